@@ -1,7 +1,8 @@
-"""What the site needs beyond docs/: folders in `nav`, the pages at the root of the repository, links to files of the code.
+"""What the site needs beyond docs/: folders in `nav`, the pages at the root of the repository, links to files of the
+code.
 
-A page of docs/ is written to be read in the repository too. There a link may leave docs/; on the site such a link leads to
-the page that this file adds, or, if it is a file of the code, is its path and no link.
+A page of docs/ is written to be read in the repository too. There a link may leave docs/; on the site such a link leads
+to the page that this file adds, or, if it is a file of the code, is its path and no link.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Writes docs/reference/ and README.md's table of algorithms: pages and JSON Schemas made from what the program itself declares (`make reference`).
+"""Writes docs/reference/ and README.md's table of algorithms: pages and JSON Schemas made from what the program itself
+declares (`make reference`).
 
 The keys, types, units, defaults and ranges are those of the structs. The meaning of a key is the `#:` comment at its
 field, and stands there only; a default that depends on the rest is the text in brackets at the comment's end. Commands
@@ -281,7 +282,8 @@ def schema(root: type, title: str) -> str:
 def result_page() -> str:
     text = keys(
         result.Summary, "result.json", "What a run leaves",
-        "`hushgrid run SCENARIO --out DIR` leaves these files; `Result` in Python has the same fields as attributes, and\n"
+        "`hushgrid run SCENARIO --out DIR` leaves these files; `Result` in Python has the same fields as attributes, "
+        "and\n"
         "`Result.load(DIR)` reads a directory. What does not apply, and what a private run does not reveal, is null.",
         read=True,
     )  # fmt: skip
@@ -332,11 +334,17 @@ def topics_page() -> str:
         "A message is MessagePack: [run, epoch, seq, mark, body] on an edge or to all, a body alone on a state topic.\n"
     )
     text += "A vector is the bytes of its little-endian float64 entries. The names on a topic are those of the sender\n"
-    text += "and the receiver; the coordinator's is `coordinator`. Access lists allow a client the topics of its own name.\n\n"
+    text += (
+        "and the receiver; the coordinator's is `coordinator`. Access lists allow a client the topics of its own "
+        "name.\n\n"
+    )
     text += table(("topic", "what is said on it"), rows)
     for title, group in (
-        ("The run", wire.Control), ("Custody and pace", wire.Custody), ("Iterates", wire.Iterate), ("State topics", wire.Presence)
-    ):  # fmt: skip
+        ("The run", wire.Control),
+        ("Custody and pace", wire.Custody),
+        ("Iterates", wire.Iterate),
+        ("State topics", wire.Presence),
+    ):
         listed = [(f"`{cls.__struct_config__.tag}`", *spoken(cls)) for cls in get_args(group)]
         text += f"\n## {title}\n\n" + table(("message", "what it says"), listed)
     listed = [(f"`{field.encode_name}`", meaning(Status, field.name)[0]) for field in msgspec.structs.fields(Status)]
@@ -369,8 +377,8 @@ ABOUT_ALGORITHMS = """\
 What each file of `kernels/algorithms/` declares. The **pattern** says who speaks when: in a `star` a coordinator
 averages; in `token` one vector walks from node to node; in `neighbours` every node sends to all its neighbours in each
 round. Every algorithm runs as `guarded` (the gate adds noise to each answer about data, the default) or `none` (no
-noise). Those with a privacy claim of their own also run as `published`, in simulation. If a claim does not hold, the last
-column says why, by the number of the finding in [papers](../papers/README.md). "At the gate's price" means that
+noise). Those with a privacy claim of their own also run as `published`, in simulation. If a claim does not hold, the
+last column says why, by the number of the finding in [papers](../papers/README.md). "At the gate's price" means that
 [the gate](../gate.md) makes the published noise and counts its total epsilon.
 """
 
@@ -450,8 +458,10 @@ def pages() -> dict[str, str]:
     )
     files = (
         (Scenario, "scenario", "The scenario", "What `hushgrid run SCENARIO` takes. Unknown keys are refused."),
-        (DeviceConfig, "device", "The device's file", "What `hushgrid node CONFIG` takes. Relative paths are relative to the file."),
-        (CoordinatorConfig, "coordinator", "The coordinator's file", "What `hushgrid coordinator CONFIG` takes. Relative paths are relative to the file."),
+        (DeviceConfig, "device", "The device's file", "What `hushgrid node CONFIG` takes. Relative paths are relative "
+                                                      "to the file."),
+        (CoordinatorConfig, "coordinator", "The coordinator's file", "What `hushgrid coordinator CONFIG` takes. "
+                                                                     "Relative paths are relative to the file."),
     )  # fmt: skip
     made = {}
     for root, name, title, intro in files:

@@ -1,4 +1,6 @@
-"""Short runs of every algorithm that converge on a small problem: tests, the golden record, audits and docs run them."""
+"""Short runs of every algorithm that converge on a small problem: tests, the golden record, audits and docs run
+them.
+"""
 
 from __future__ import annotations
 

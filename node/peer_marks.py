@@ -1,7 +1,7 @@
 """What a node remembers of the ledgers of its peers: a small state machine of marks that only rise.
 
-A coordinator keeps it of the members of its fleet, a device of those whose spends it has received: its neighbours, and who
-gave it a token. A peer may have had several ledgers, each a replaced card, and a mark is kept for each of them:
+A coordinator keeps it of the members of its fleet, a device of those whose spends it has received: its neighbours, and
+who gave it a token. A peer may have had several ledgers, each a replaced card, and a mark is kept for each of them:
 
 - the ledger that *stands* is the one that joined last;
 - one *beside* it is another that nobody is known to have counted: it is told too;
@@ -141,7 +141,9 @@ class PeerMarks:
     # --- what comes in ---
 
     def born(self, name: str, mark: Mark, accepted: Sequence[Mark] = ()) -> None:
-        """A peer says how far its ledger has come, outside of a run's rounds. `accepted`: what that ledger says it covers."""
+        """A peer says how far its ledger has come, outside of a run's rounds. `accepted`: what that ledger says it
+        covers.
+        """
         known, mark = self.peers.get(name), bounded(mark)
         if known is None or all(empty(m) for m in known.counted):
             if plausible(mark, Mark(mark.ledger, 0)):
@@ -162,7 +164,9 @@ class PeerMarks:
             self._raise(name, known, mark)
 
     def joined(self, name: str, mark: Mark, accepted: Sequence[Mark] | None) -> None:
-        """A ledger has joined a run after it was told all of `marks`: it stands from here on. None: it says of nothing."""
+        """A ledger has joined a run after it was told all of `marks`: it stands from here on. None: it says of
+        nothing.
+        """
         known, mark = self.peers.get(name), bounded(mark)
         if known is None:
             self.born(name, mark, accepted or ())
@@ -186,7 +190,9 @@ class PeerMarks:
         return next((m for m in marks if m.ledger == ledger), None)
 
     def marks(self, name: str, ledger: bytes | None = None) -> tuple[Mark, ...]:
-        """All that the ledger of this id is to be told; None: one that knows nothing. The first is the most important."""
+        """All that the ledger of this id is to be told; None: one that knows nothing. The first is the most
+        important.
+        """
         known = self.peers.get(name)
         if known is None:
             return ()
@@ -197,7 +203,9 @@ class PeerMarks:
         return (*others, mine) if empty(mine) else (mine, *others)
 
     def lacking(self, name: str, mark: Mark, accepted: Sequence[Mark] | None) -> tuple[Mark, ...]:
-        """What a ledger that joins does not count yet. None: it is of a program that says of nothing, and is believed."""
+        """What a ledger that joins does not count yet. None: it is of a program that says of nothing, and is
+        believed.
+        """
         return () if accepted is None else lacking(self.marks(name, mark.ledger), mark, accepted)
 
     def ahead(self, names: Iterable[str], plan: Mapping[str, Sequence[Mark]]) -> tuple[tuple[str, Mark], ...]:

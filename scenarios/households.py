@@ -31,9 +31,9 @@ def profiles() -> Floats:
 def day(case: Case, minutes: int = 15) -> Floats:
     """The loads of a case over a day, (1440 / minutes, 2, buses), p.u.: p and then q of each bus, in the case's order.
 
-    The houses are dealt out to the buses that draw active power; a bus draws what its houses draw together, averaged over
-    each interval and scaled so that its mean over the day is its load in the case. q follows p at the case's ratio; a bus
-    without active load keeps its q. Raises ValueError unless `minutes` divides the day.
+    The houses are dealt out to the buses that draw active power; a bus draws what its houses draw together, averaged
+    over each interval and scaled so that its mean over the day is its load in the case. q follows p at the case's
+    ratio; a bus without active load keeps its q. Raises ValueError unless `minutes` divides the day.
     """
     if MINUTES % minutes:
         raise ValueError(f"found {minutes} minutes, expected a divisor of {MINUTES}")
@@ -48,6 +48,8 @@ def day(case: Case, minutes: int = 15) -> Floats:
 
 
 def hours() -> Floats:
-    """Energy of each house in each hour of the day, (100, 24), kWh: the rows of scenarios/data/household-hours.csv, to 1 Wh."""
+    """Energy of each house in each hour of the day, (100, 24), kWh: the rows of scenarios/data/household-hours.csv, to
+    1 Wh.
+    """
     found: Floats = profiles().reshape(24, 60, -1).mean(axis=1).T
     return found

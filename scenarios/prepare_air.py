@@ -1,10 +1,11 @@
-"""Writes the rows of the `air` scenarios from the original tables of the Beijing Multi-Site Air-Quality data (data/README.md).
+"""Writes the rows of the `air` scenarios from the original tables of the Beijing Multi-Site Air-Quality data
+(data/README.md).
 
     python -m hushgrid.scenarios.prepare_air ORIGINALS scenarios/data/air
 
 ORIGINALS holds the twelve tables, one a station, as `aotizhongxin.csv` (plain or packed by bzip2). A row is made of the
-readings of one hour and of PM2.5 six hours later; every constant is a public number, taken from no private row. A device
-computes its rows alike: the newest hour is a row as soon as its label is known.
+readings of one hour and of PM2.5 six hours later; every constant is a public number, taken from no private row. A
+device computes its rows alike: the newest hour is a row as soon as its label is known.
 """
 
 from __future__ import annotations
@@ -104,7 +105,9 @@ def hours(first: datetime, last: datetime, step: int) -> list[datetime]:
 
 
 def kept(readings: Readings, at: list[datetime]) -> list[str]:
-    """A line each hour, whatever is missing: the number of rows is public, and must not tell. A missing row is zeros."""
+    """A line each hour, whatever is missing: the number of rows is public, and must not tell. A missing row is
+    zeros.
+    """
     return [line(row(hour, readings) or [0.0] * (len(COLUMNS) + 1)) for hour in at]
 
 

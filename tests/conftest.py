@@ -62,7 +62,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Modules and collected tests live as long as the process: the garbage collector need not look at them again and again."""
+    """Modules and collected tests live as long as the process: the garbage collector need not look at them again and
+    again.
+    """
     gc.collect()
     gc.freeze()
 

@@ -3,8 +3,8 @@
 `make mutations`: each mutation below is made in a copy of the tree, and a test of the first tier must fail there. The
 files that mirror what it changes are tried first, then all.
 
-`make tiers` records what each test costs, then writes the marks `runs`: to tests with a case above LIMIT seconds of CPU,
-but for those of pages, and for the cheapest that sees a mutation which no test of the first tier sees.
+`make tiers` records what each test costs, then writes the marks `runs`: to tests with a case above LIMIT seconds of
+CPU, but for those of pages, and for the cheapest that sees a mutation which no test of the first tier sees.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ MUTATIONS = (
         "data that are touched before the answer is paid",
         "node/privacy/gate.py",
         "t, lattice = self._terms(), self._noise_lattice()\n        spent,",
-        "t, lattice, early = self._terms(), self._noise_lattice(), compute()\n        compute = lambda: early\n        spent,",
+        "t, lattice, early = self._terms(), self._noise_lattice(), compute()\n        compute = lambda: early\n       "
+        " spent,",
         ("node/privacy/test_gate.py", "node/privacy/test_rows_gate.py"),
     ),
     Mutation(
@@ -78,8 +79,8 @@ MUTATIONS = (
     Mutation(
         "a pad that is used for a second question",
         "kernels/patterns/masked.py",
-        "s.asked < (k, a)",
-        "s.asked <= (k, a)",
+        "s.last_answered < (k, a)",
+        "s.last_answered <= (k, a)",
         ("kernels/patterns/test_masked.py",),
     ),
     Mutation(

@@ -1,8 +1,8 @@
 """The coordinator gathers the members' births, publishes the plan, runs the rounds, and says when the run is over.
 
 It is a node without a gate: same ledger file, same transaction, same restart. It has no socket and reads no clock: an
-event loop calls `connected`, `on_message` and `on_tick`, and publishes what they return. What it knows of its members is
-in `membership.py`.
+event loop calls `connected`, `on_message` and `on_tick`, and publishes what they return. What it knows of its members
+is in `membership.py`.
 """
 
 from __future__ import annotations
@@ -240,8 +240,8 @@ class Coordinator(Endpoint, Pattern):
         for line in self.membership.newly_barred(member, self.topics):
             self.log(line)
         self.silence.end(member)
-        # A member that was away when an earlier run was done has its outcome still to write. What the broker retains says
-        # so too, unless the broker has lost it.
+        # A member that was away when an earlier run was done has its outcome still to write. What the broker retains
+        # says so too, unless the broker has lost it.
         ended = run_history.farewell_to(self.ledger, presence.run) if presence.run != self.run else None
         out = [Publication(self.topics.edge(COORDINATOR, member), ended)] if ended else []
         if self.phase == "running":
@@ -321,7 +321,9 @@ class Coordinator(Endpoint, Pattern):
         return self._all_answered()
 
     def _on_refuse(self, member: str, reason: str, kind: str) -> list[Publication]:
-        """A member will not take part, or not further. It is its topic that says who it is, whatever the reason says."""
+        """A member will not take part, or not further. It is its topic that says who it is, whatever the reason
+        says.
+        """
         line = printable(reason, LINE)
         if self._stopped:
             return self._give_over(f"{member} refuses: {line}")
@@ -476,7 +478,9 @@ class Coordinator(Endpoint, Pattern):
         return self.membership.waiting(self.phase)
 
     def _again(self, only: str | None = None, older: frozenset[Address] | None = None) -> list[Publication]:
-        """The messages whose receipt is not proven yet. `only`: for this receiver alone. `older`: of a star's these alone."""
+        """The messages whose receipt is not proven yet. `only`: for this receiver alone. `older`: of a star's these
+        alone.
+        """
         if self.phase == "joining":
             return [self._plan()]
         if self.phase == "running" and self.driver:

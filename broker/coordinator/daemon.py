@@ -67,7 +67,8 @@ def prepare(config: CoordinatorConfig, path: str) -> tuple[str, RunPlan]:
 
 
 def main(config: CoordinatorConfig, path: str, signals: Signals, *, once: bool = False) -> int:
-    """Coordinate one run (`once`: what has stopped it is raised), or the first and then one for each SIGUSR1, or by a schedule.
+    """Coordinate one run (`once`: what has stopped it is raised), or the first and then one for each SIGUSR1, or by a
+    schedule.
 
     A run under way when the process ends is gone on with at the next start. It waits for the broker itself, for as long
     as that takes (`once`: for REACH_S). SIGTERM and SIGINT: 0.

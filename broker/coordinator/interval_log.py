@@ -11,7 +11,8 @@ from typing import Any
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.durable import write_file
 
-#: Of intervals.csv. Times are UTC, by the wall clock, which may be set; in s: the coordinator's running time, which may not.
+#: Of intervals.csv. Times are UTC, by the wall clock, which may be set; in s: the coordinator's running time, which may
+#: not.
 COLUMNS = (
     *("interval", "began", "ended", "outcome", "cause", "reason", "run", "start", "cold"),
     *("rounds", "residual", "quality", "held", "absent"),

@@ -147,12 +147,16 @@ class Intervals:
         return self.refusals.standing(member, birth, number, without=others)
 
     def overdue(self, coordinator: Coordinator, broker: bool) -> bool:
-        """Whether the next interval is due, and this one makes no progress: it has not begun, or `broker` is not there."""
+        """Whether the next interval is due, and this one makes no progress: it has not begun, or `broker` is not
+        there.
+        """
         begun = coordinator.phase in ("running", "finishing")
         return self.schedule.left == 0 and not (begun and broker)
 
     def end(self, coordinator: Coordinator, broker: bool = True) -> str:
-        """The interval is over, or given up: everything of it is kept. Returns a line about it. `broker`: is it there?"""
+        """The interval is over, or given up: everything of it is kept. Returns a line about it. `broker`: is it
+        there?
+        """
         if not coordinator.ending and coordinator.run:
             coordinator.stop("the broker is away" if not broker else "the next run is due")
         self._hear(coordinator)
@@ -192,7 +196,9 @@ class Intervals:
         return self._made(plan, start, held)
 
     def _without(self, present: list[str]) -> tuple[RunPlan, Held | None, dict[str, str]]:
-        """The plan of a run of these members, those that it holds, and since when. Raises InputError if there is none."""
+        """The plan of a run of these members, those that it holds, and since when. Raises InputError if there is
+        none.
+        """
         absent = [m for m in self.plan.nodes if m not in present]
         if not absent:
             return self.plan, None, {}

@@ -1,4 +1,6 @@
-"""The members of one run: who is there, joins or refuses, how far each ledger has come, who is silent, and which run it is."""
+"""The members of one run: who is there, joins or refuses, how far each ledger has come, who is silent, and which run it
+is.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +67,8 @@ class Refusals:
     def standing(self, member: str, birth: Birth, interval: int, *, without: bool = True) -> str:
         """Why a member of this birth would refuse in an interval, so that it is not asked; "" if it may not.
 
-        It has refused so often, and its birth is the same; or it has ended the run of the interval before, and there may be
-        one `without` it.
+        It has refused so often, and its birth is the same; or it has ended the run of the interval before, and there
+        may be one `without` it.
         """
         last = self._last.get(member)
         if last is None or birth.session != last.session:
@@ -84,7 +86,9 @@ Phase = Literal["gathering", "joining", "running", "finishing", "over"]
 
 
 class Joined(NamedTuple):
-    """With what a member has joined: how far its ledger has come, what of other ledgers that counts, and as in `Join`."""
+    """With what a member has joined: how far its ledger has come, what of other ledgers that counts, and as in
+    `Join`.
+    """
 
     mark: Mark
     accepted: tuple[Mark, ...] | None = None
@@ -170,7 +174,9 @@ class Membership:
         return self._fewer.possible([m for m in self.names if m not in missing and m not in self.refusals])
 
     def replaced(self, member: str, session: int) -> bool:
-        """Whether the ledger of a member cannot know the run that it joined in that session: another box, or emptied."""
+        """Whether the ledger of a member cannot know the run that it joined in that session: another box, or
+        emptied.
+        """
         birth = self.births[member]
         return birth.session < session or self.marks.mark(member, birth.mark.ledger) is None
 

@@ -1,4 +1,6 @@
-"""The coordinator of synchronous rounds: it begins them, and notices who has fallen silent. No iterate passes through it."""
+"""The coordinator of synchronous rounds: it begins them, and notices who has fallen silent. No iterate passes through
+it.
+"""
 
 from __future__ import annotations
 

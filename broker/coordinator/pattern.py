@@ -1,4 +1,6 @@
-"""What a coordinator must know of the pattern of its run: which machine runs, who owes what, and what is known at its end."""
+"""What a coordinator must know of the pattern of its run: which machine runs, who owes what, and what is known at its
+end.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """When the next run of a fleet that runs by itself is due: every so often, and never to catch up.
 
 Time here is CLOCK_BOOTTIME, which goes on while the machine sleeps, and which nobody can set. It begins anew with each
-boot of the machine, so what is remembered names the boot. Only across a boot the wall clock is asked how long the machine
-was off, and it is believed for one interval at most: a clock without a battery may be decades wrong, either way.
+boot of the machine, so what is remembered names the boot. Only across a boot the wall clock is asked how long the
+machine was off, and it is believed for one interval at most: a clock without a battery may be decades wrong, either
+way.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The coordinator of a walking token: it sees where the token is and since when, and issues it again where it is lost.
 
 No iterate passes through it. It judges by presence and by leases: a token that has stood still for `silent_s` is feared
-lost, by `kernels/patterns/token_monitor.py`'s rules, which are safe whatever is feared; a node away for so long is walked around, and
-walked to again when it is back. If all members know how to (`Capabilities.recounts`), each such change begins a recount.
+lost, by `kernels/patterns/token_monitor.py`'s rules, which are safe whatever is feared; a node away for so long is
+walked around, and walked to again when it is back. If all members know how to (`Capabilities.recounts`), each such
+change begins a recount.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What races in the league: settings (a problem, how its rows are dealt, a network) and methods with what is tuned of them."""
+"""What races in the league: settings (a problem, how its rows are dealt, a network) and methods with what is tuned of
+them.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class Setting:
         return "".join(c if c.isalnum() else "-" for c in self.title.lower())
 
     def scenario(self, layout: str) -> dict[str, Any]:
-        """Without algorithm and privacy. layout: graph, star (around a coordinator), or curator (one who has all rows)."""
+        """Without algorithm and privacy. layout: graph, star (around a coordinator), or curator (one who has all
+        rows).
+        """
         nodes = 1 if layout == "curator" else self.graph.n
         data = self.problem["data"] | ({} if layout == "graph" else {"nodes": nodes})
         if self.deal and layout != "curator":
@@ -59,7 +63,9 @@ class Setting:
         return raw | ({"network": dict(self.network)} if layout == "graph" else {})
 
     def dealt(self) -> Path:
-        """A file of a node number for each row: unequal, node i has i + 1 parts; by feature, sorted by the one that varies most."""
+        """A file of a node number for each row: unequal, node i has i + 1 parts; by feature, sorted by the one that
+        varies most.
+        """
         path, n = Path("runs/league", f"{self.directory}.txt").resolve(), self.graph.n
         if not path.is_file():
             raw = {**self.problem["data"], "nodes": 1}
@@ -97,7 +103,8 @@ MADE_UP: dict[str, Any] = {
 }
 BY_LABEL = ADULT | {"data": {**ADULT["data"], "split": {"label-skew": 1.0}}}
 TESTS = "scenarios/data/adult.tst.bz2"
-#: One line of each kind, where runs are long. A curator has the same rows however they are dealt, if all nodes have as many.
+#: One line of each kind, where runs are long. A curator has the same rows however they are dealt, if all nodes have as
+#: many.
 MAIN = (
     "DGD",
     "NIDS",
@@ -164,7 +171,9 @@ class Method:
 
     @property
     def at_once(self) -> bool:
-        """Whether a walk's runs are made for all seeds at once (lab/rollout/side_by_side.py); else they are a sweep's."""
+        """Whether a walk's runs are made for all seeds at once (lab/rollout/side_by_side.py); else they are a
+        sweep's.
+        """
         return self.algorithm["name"] in AT_ONCE and "sensitivity" not in self.privacy
 
     @property
@@ -183,8 +192,8 @@ class Method:
         return Search(self.axes, seeds, levels, () if self.clips else [(*one, 0), (*more, 2)])
 
     def point(self, values: Mapping[str, float], epsilon: float, graph: Graph, averaged: bool = True) -> dict[str, Any]:
-        """The sections of a run: algorithm and privacy. averaged: with all rounds of averaging, else with one; the others
-        is a product with W."""
+        """The sections of a run: algorithm and privacy. averaged: with all rounds of averaging, else with one; the
+        others is a product with W."""
         algorithm: dict[str, Any] = {k: dict(v) if isinstance(v, dict) else v for k, v in self.algorithm.items()}
         for key in self.start:
             first, _, rest = key.partition(".")
@@ -247,7 +256,9 @@ def _flat(keys: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _methods() -> dict[str, Method]:
-    """Of every algorithm that solves data problems on a graph the lines that it declares; around a coordinator; without."""
+    """Of every algorithm that solves data problems on a graph the lines that it declares; around a coordinator;
+    without.
+    """
     methods = []
     for name, kind in {name: ALGORITHMS[name] for name in KINDS["data"].algorithms}.items():
         if kind.pattern == "star":

@@ -31,8 +31,8 @@ DECIMAL = 1 + 1e-12
 class BudgetCheck:
     """Whether one run may spend on one device. `budget` None: nothing is capped (simulation without a budget).
 
-    Everything is counted at the budget's own unit: what a plan asks at a smaller one costs by group privacy; and a share of a
-    masked sum as the owner believes in the others, whatever the plan relies on. A refusal says
+    Everything is counted at the budget's own unit: what a plan asks at a smaller one costs by group privacy; and a
+    share of a masked sum as the owner believes in the others, whatever the plan relies on. A refusal says
     in `refused_by` which rule refused: mark, variant, algorithm, problem, adjacency, per-run, budget, window, lifetime.
     """
 
@@ -51,7 +51,8 @@ class BudgetCheck:
         version: int | None = None,
         expiring: bool = False,
     ) -> None:
-        """`question`: what the plan asks about the data. `version`: of these, that the run answers from [the ledger's of now].
+        """`question`: what the plan asks about the data. `version`: of these, that the run answers from [the ledger's
+        of now].
 
         `expiring`: as in `Renewal`.
         """
@@ -92,7 +93,9 @@ class BudgetCheck:
 
     @property
     def spent(self) -> float:
-        """Epsilon of everything in the ledger under this adjacency, at the budget's delta; of a window's budget: in it."""
+        """Epsilon of everything in the ledger under this adjacency, at the budget's delta; of a window's budget: in
+        it.
+        """
         return self.renewal.spent if self.renewal else self._cost()
 
     @property
@@ -142,7 +145,9 @@ class BudgetCheck:
             raise self._over(self._price(t, self.adjacency))
 
     def _admit_question(self) -> None:
-        """Whether the owner lets the device answer what is asked: by a list, else by what there was when the ledger was born."""
+        """Whether the owner lets the device answer what is asked: by a list, else by what there was when the ledger was
+        born.
+        """
         question, problems = self.question, self.allow.problems
         if question is None:
             return
@@ -171,11 +176,13 @@ class BudgetCheck:
         self._hold_shares(more * k * k * alone(t.per_answer, counted.honest), DECIMAL)
 
     def _hold_shares(self, more: int, room: float = 1.0) -> None:
-        """Raises Refused if these shares would take all of the ledger's beyond what the owner allows against everybody else.
+        """Raises Refused if these shares would take all of the ledger's beyond what the owner allows against everybody
+        else.
 
-        `more`: their sum of h mu^2, in units of 2^-256; with 0 nothing is asked. Shares are Gaussian answers by themselves, so that
-        mu^2 adds up over runs, as in the budget's life, and is held to the limit at the budget's delta. It does not renew. Answers that
-        were not masked are not counted: whoever listens sees them as they are, and the budget holds them.
+        `more`: their sum of h mu^2, in units of 2^-256; with 0 nothing is asked. Shares are Gaussian answers by
+        themselves, so that mu^2 adds up over runs, as in the budget's life, and is held to the limit at the budget's
+        delta. It does not renew. Answers that were not masked are not counted: whoever listens sees them as they are,
+        and the budget holds them.
         """
         allowed, t = self.allow.masked, self.terms
         if allowed is None or t is None or not more:
@@ -311,12 +318,16 @@ def _claim(t: Terms, answers: int, unit: str) -> float:
 
 
 def worth_alone(shares: int, delta: float) -> float:
-    """Epsilon of shares of masked sums against everybody else together, at this delta. `shares`: as of `Ledger.shares`, summed."""
+    """Epsilon of shares of masked sums against everybody else together, at this delta. `shares`: as of `Ledger.shares`,
+    summed.
+    """
     return (gdp_epsilon(root_up(shares), delta) if delta else inf) if shares else 0.0
 
 
 def spent_in(ledger: Ledger, run: bytes, t: Terms) -> float:
-    """Epsilon of a run's answers by its own accountant. Of unequal and masked ones what each has cost, those that were lost too."""
+    """Epsilon of a run's answers by its own accountant. Of unequal and masked ones what each has cost, those that were
+    lost too.
+    """
     if t.growth == 1 and t.masked is None:
         return t.cost(ledger.spends.answers(run))
     return spent_epsilon(t.accountant, ledger.spends.run_totals(run, t.adjacency), t.delta)

@@ -211,9 +211,9 @@ class Gate:
     def _draw(self, spend: Spend, question: bytes, draw: Callable[[], Noise]) -> Noise:
         """The noise of one answer to `question`, which is paid here.
 
-        If a process that died has drawn and paid an answer to this question, its noise is used again: unless a reading has
-        expired since, for the same noise on other data would tell both. Which readings count is settled once the budget has
-        been asked, so that none counts in an answer that was authorised after its time.
+        If a process that died has drawn and paid an answer to this question, its noise is used again: unless a reading
+        has expired since, for the same noise on other data would tell both. Which readings count is settled once the
+        budget has been asked, so that none counts in an answer that was authorised after its time.
         """
         subject = f"{spend!r} of data version {self.version}".encode()
         if self.journal is not None:

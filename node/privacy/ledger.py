@@ -2,8 +2,8 @@
 
 Events are stored, and costs are computed from them. A step's spends, the machine's state (from which its messages
 follow) and what the gate must repeat are committed together, durably, before any of it is published: as one record of a
-log, or in one transaction of SQLite (`ledger_log.py`). So the ledger never shows less than what has left. A mark of how far
-the ledger has come is kept in two other places: `marks.py`.
+log, or in one transaction of SQLite (`ledger_log.py`). So the ledger never shows less than what has left. A mark of how
+far the ledger has come is kept in two other places: `marks.py`.
 """
 
 from __future__ import annotations
@@ -275,7 +275,8 @@ class Ledger:
         return version
 
     def saw_data(self, stamp: str) -> bool:
-        """Notes how the data's file looks from outside (inode, size, time). True, and a new version, if it was replaced.
+        """Notes how the data's file looks from outside (inode, size, time). True, and a new version, if it was
+        replaced.
 
         The first stamp is only remembered: what was answered before it was seen was answered from this file.
         """

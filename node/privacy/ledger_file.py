@@ -79,13 +79,15 @@ class LedgerFile:
         )
         if not self.db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
             raise InputError(
-                f"{self.path}: found no ledger's tables (cut short, or copied without its -wal), expected a whole ledger"
+                f"{self.path}: found no ledger's tables (cut short, or copied without its -wal), expected a whole "
+                "ledger"
             )
         owner, form, left_open = self.meta("node"), self.meta("format"), self.meta("open") is not None
         self.held = left_open and has_wal
         if form not in FORMATS:
             raise InputError(
-                f"{self.path}: found format {form}, expected {' or '.join(map(str, FORMATS))}: a ledger is not taken back to an "
+                f"{self.path}: found format {form}, expected {' or '.join(map(str, FORMATS))}: a ledger is not taken "
+                "back to an "
                 "earlier version of the program"
             )
         if owner != (node or owner):
@@ -194,7 +196,9 @@ class LedgerFile:
             self._scrub()
 
     def _scrub(self) -> None:
-        """Empties the -wal of what was erased in the main file. If a reader holds it, the next transaction tries again."""
+        """Empties the -wal of what was erased in the main file. If a reader holds it, the next transaction tries
+        again.
+        """
         with suppress(sqlite3.Error):  # a disk that is full: the same; and so does the next start
             (busy, *_) = self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self.erased = bool(busy)
@@ -283,7 +287,9 @@ def held(path: Path) -> bool:
 
 
 def _without_keys(copy: sqlite3.Connection) -> None:
-    """A copy that stays has no key, or it would outlive its erasure; a ledger that is put back has none to go on with."""
+    """A copy that stays has no key, or it would outlive its erasure; a ledger that is put back has none to go on
+    with.
+    """
     copy.execute("PRAGMA secure_delete = ON")
     if copy.execute("SELECT 1 FROM sqlite_master WHERE name = 'secret'").fetchone():
         copy.execute("DELETE FROM secret")
@@ -292,8 +298,8 @@ def _without_keys(copy: sqlite3.Connection) -> None:
 def snapshot(path: Path, copy: Path) -> None:
     """A consistent copy of a ledger, with its -log, also beside the process that holds it, which is not disturbed.
 
-    The log is read before the tables: what a checkpoint moves in between is then in both, and counted once. The copy has
-    the key of a masked run under way, so whoever makes it removes it at once. Raises OSError, sqlite3.Error.
+    The log is read before the tables: what a checkpoint moves in between is then in both, and counted once. The copy
+    has the key of a masked run under way, so whoever makes it removes it at once. Raises OSError, sqlite3.Error.
     """
     beside = copy.with_name(copy.name + "-log")
     with path.open("rb") as file:

@@ -1,9 +1,9 @@
 """The log in front of a ledger's tables: one write and one sync a step, whatever the tables would cost.
 
 A step appends one record; the tables get many of them in one transaction, a checkpoint. The file has a fixed number of
-blocks (96 blocks of 4096 bytes, or more where steps are large), is filled with zeros and synced once, and is never cut or
-grown while it holds something: so a sync writes nothing but data. A record is written past the system's cache where the
-file system can do that: in whole sectors then, not in whole pages of memory. It starts on a block of its own:
+blocks (96 blocks of 4096 bytes, or more where steps are large), is filled with zeros and synced once, and is never cut
+or grown while it holds something: so a sync writes nothing but data. A record is written past the system's cache where
+the file system can do that: in whole sectors then, not in whole pages of memory. It starts on a block of its own:
 
     u32 length | u32 CRC-32 of all that follows | u64 seq | 16 bytes: the ledger's id | a record in MessagePack
 
@@ -209,7 +209,8 @@ def _write(file: int, blob: bytes | memoryview, offset: int) -> None:
         blob, offset = blob[done:], offset + done
 
 
-#: By accepting that the tables lack what the log had, its owner begins a new branch: no record of the old one is its next.
+#: By accepting that the tables lack what the log had, its owner begins a new branch: no record of the old one is its
+#: next.
 BRANCH = 1 << 32
 
 
@@ -221,7 +222,9 @@ class Part(Protocol):
 
 
 class Tables:
-    """The file of a ledger, its log, and the records that only the log has. Methods raise LedgerFailed if the disk fails."""
+    """The file of a ledger, its log, and the records that only the log has. Methods raise LedgerFailed if the disk
+    fails.
+    """
 
     def __init__(self, path: Path, durable: bool) -> None:
         self.path, self.file = path, LedgerFile(path, durable)
@@ -331,7 +334,9 @@ class Tables:
         return True
 
     def prepare_log(self) -> None:
-        """Makes the log now, so that a step between its draw and its record is short; if that fails, the step says so."""
+        """Makes the log now, so that a step between its draw and its record is short; if that fails, the step says
+        so.
+        """
         if self.log and self.file.durable and not self._torn_now:
             with suppress(OSError):
                 self._make_log(self.log)

@@ -30,8 +30,8 @@ class Spend(Struct, frozen=True):
     grid: float
     adjacency: str
     sampler: str
-    #: h, of a share of a masked sum: `value` is what the sum of h such shares is worth; this one alone is worth sqrt h times that.
-    #: 0: it is no share
+    #: h, of a share of a masked sum: `value` is what the sum of h such shares is worth; this one alone is worth sqrt h
+    #: times that. 0: it is no share
     honest: int = 0
 
     @property
@@ -52,7 +52,9 @@ def event_of(kind: str, value: float) -> Event:
 
 
 def alone(value: float, honest: int) -> int:
-    """h mu^2 of a share of a masked sum, in units of 2^-256, rounded up: what it is worth to everybody else together."""
+    """h mu^2 of a share of a masked sum, in units of 2^-256, rounded up: what it is worth to everybody else
+    together.
+    """
     return honest * units(value, 2)
 
 
@@ -223,7 +225,9 @@ class Group:
 
 
 class Window:
-    """The spends of the last `span` s, at the unit of `adjacency`. `recent`: those that a ledger has, the last first."""
+    """The spends of the last `span` s, at the unit of `adjacency`. `recent`: those that a ledger has, the last
+    first.
+    """
 
     def __init__(self, span: float, adjacency: str, recent: Iterable[Recent] = ()) -> None:
         self.span, self.adjacency = span, adjacency

@@ -19,11 +19,11 @@ FORMATS = (2, FORMAT)  #: that are read: 2 is that of release 0.1.0. No release 
 #: What a device could be asked about in release 0.1.0, by `problem.kind`.
 MODELS = ("zones", "least-squares", "logistic", "softmax")
 #: `total`: sums of spends, packed (`Counted`). Its scope is a run's id, or the text 'all', or 'version' (the spends of
-#: the data version of now). `past`: spends of ended runs that are no rows any more, by the hour of running time: numbers
-#: `first` to `no`, and {adjacency: sums}. `known`: ended runs of this session that are no rows any more.
-#: `secret`: at most one row, the key of the run that was joined last if that run is masked and may go on (`keyed`: whether a
-#: run has ever had one). So the row never moves, and `secure_delete` overwrites what of it stands in the table's one page:
-#: its first 4000 bytes or, if it is longer, its first 480 at least.
+#: the data version of now). `past`: spends of ended runs that are no rows any more, by the hour of running time:
+#: numbers `first` to `no`, and {adjacency: sums}. `known`: ended runs of this session that are no rows any more.
+#: `secret`: at most one row, the key of the run that was joined last if that run is masked and may go on (`keyed`:
+#: whether a run has ever had one). So the row never moves, and `secure_delete` overwrites what of it stands in the
+#: table's one page: its first 4000 bytes or, if it is longer, its first 480 at least.
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE spend (no INTEGER PRIMARY KEY, run BLOB, answer INTEGER, kind TEXT NOT NULL, value REAL NOT NULL,
@@ -41,7 +41,7 @@ CREATE TABLE past (no INTEGER PRIMARY KEY, first INTEGER NOT NULL, ran REAL NOT 
                    sums BLOB NOT NULL);
 CREATE TABLE known (run BLOB PRIMARY KEY, session INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE secret (run BLOB PRIMARY KEY, key BLOB NOT NULL);
-"""
+"""  # noqa: E501  (the text is the schema that a file keeps)
 
 
 def create(path: Path, node: str, durable: bool) -> None:

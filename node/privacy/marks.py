@@ -115,8 +115,8 @@ def _of_slot(blob: bytes) -> Mark | None:
 class MarkFile:
     """The mark in a file of its own, preferably on another disk than the ledger.
 
-    It is kept open, and written in place: a power cut may leave an older mark, never a newer one. `sync`: an orderly end
-    leaves it on the disk.
+    It is kept open, and written in place: a power cut may leave an older mark, never a newer one. `sync`: an orderly
+    end leaves it on the disk.
     """
 
     def __init__(self, path: Path, sync: bool) -> None:

@@ -88,24 +88,25 @@ class Renewal:
         version = self.ledger.data_version + 1
         return Renewal(self.ledger, self.budget, self.adjacency, self.delta, version, expiring=self.expiring)
 
-    def denied(self, more: Charge, price: float, room: float = 1.0) -> Denied | None:
-        """Which limit answers of the charge `more` would pass, None if neither. `price`: their epsilon, to be said.
+    def denied(self, more: Charge, asked: float, room: float = 1.0) -> Denied | None:
+        """Which limit answers of the charge `more` would pass, None if neither. `asked`: their epsilon, to be said.
 
         `room`: by how much both limits are multiplied before they are compared.
         """
         b = self.budget
         if not limit(b.epsilon * room, self.delta).holds(self._live().plus(more)):
-            reason = (
-                f"spent epsilon {self.spent:g} in the last {in_words(self.span)} of running time, asked {price:g} more, "
+            words = (
+                f"spent epsilon {self.spent:g} in the last {in_words(self.span)} of running time, asked {asked:g} "
+                "more, "
                 f"budget {b.epsilon:g} a window ({self.adjacency}, delta {self.delta:g}): {self._when(more, room)}"
             )
-            return Denied("window", reason)
+            return Denied("window", words)
         if b.lifetime is not None and not limit(b.lifetime * room, self.delta).holds(self._life().plus(more)):
-            reason = (
-                f"spent epsilon {self.spent_in_life:g} over the life of the ledger, asked {price:g} more, lifetime "
+            words = (
+                f"spent epsilon {self.spent_in_life:g} over the life of the ledger, asked {asked:g} more, lifetime "
                 f"{b.lifetime:g} ({self.adjacency}, delta {self.delta:g}): no time brings it back"
             )
-            return Denied("lifetime", reason)
+            return Denied("lifetime", words)
         return None
 
     def _when(self, more: Charge, room: float) -> str:
@@ -146,14 +147,14 @@ class BudgetStatus(NamedTuple):
     left_window: float | None  #: epsilon that the window has left
     left_life: float | None  #: epsilon that the ledger's life has left; None: no limit over its life
     renews_s: float | None  #: s of running time until the earliest spend leaves the window; None if there is none
-    #: s of running time until the life's epsilon is spent, if each window takes as much as the last one; None: never, or
-    #: there is no window to judge by
+    #: s of running time until the life's epsilon is spent, if each window takes as much as the last one; None: never,
+    #: or there is no window to judge by
     runs_out_s: float | None
 
     @property
     def left(self) -> float:
         """Epsilon left of the window and of the life, whichever has less."""
-        return min(epsilon for epsilon in (self.left_window, self.left_life) if epsilon is not None)
+        return min(left for left in (self.left_window, self.left_life) if left is not None)
 
 
 def budget_status(ledger: Ledger, budget: Budget, *, expiring: bool = False) -> BudgetStatus:
@@ -170,7 +171,7 @@ def budget_status(ledger: Ledger, budget: Budget, *, expiring: bool = False) -> 
     if budget.lifetime is None:
         return BudgetStatus(budget.span, left_window, None, renews, None)
     cap = limit(budget.lifetime, delta)
-    pace, remaining = cap.share(taken), max(1 - cap.share(charge_of_totals(ledger.spends.totals(adjacency))), 0.0)
-    runs_out = remaining / pace * budget.span if pace else None
+    pace, left = cap.share(taken), max(1 - cap.share(charge_of_totals(ledger.spends.totals(adjacency))), 0.0)
+    runs_out = left / pace * budget.span if pace else None
     left_life = max(budget.lifetime - renewal.spent_in_life, 0.0)
     return BudgetStatus(budget.span, left_window, left_life, renews, runs_out)

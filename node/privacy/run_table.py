@@ -22,7 +22,9 @@ KEEP = 100
 
 
 class RunTable:
-    """The part of a ledger that is about runs. `keep`: how many ended runs with a spend are kept with all their rows."""
+    """The part of a ledger that is about runs. `keep`: how many ended runs with a spend are kept with all their
+    rows.
+    """
 
     def __init__(self, tables: Tables, spends: SpendTable, keep: int = KEEP) -> None:
         self.tables, self.spends, self.keep = tables, spends, keep
@@ -182,9 +184,9 @@ class RunTable:
     def key(self, run: bytes, make: Callable[[], bytes]) -> bytes:
         """The key of a run under way: made once, on the disk before it is returned, and the same until it is erased.
 
-        It is erased when the run is over, and when another run is joined or gone on with although this one could be resumed:
-        so a ledger holds one key at most. It never stands in the append log. Raises Refused if the run is not under way, or
-        if its key is erased.
+        It is erased when the run is over, and when another run is joined or gone on with although this one could be
+        resumed: so a ledger holds one key at most. It never stands in the append log. Raises Refused if the run is not
+        under way, or if its key is erased.
         """
         row = f"SELECT key, keyed FROM run LEFT JOIN secret ON run = id WHERE id = ? AND {OPEN}"
         for key, keyed in self.tables.ask(row, (run,)):

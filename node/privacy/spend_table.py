@@ -113,7 +113,9 @@ class SpendTable:
     # --- sums ---
 
     def _need(self, scope: Scope) -> None:
-        """Reads the sums of a scope, unless they are in memory. Of runs, only the last that was asked for stays there."""
+        """Reads the sums of a scope, unless they are in memory. Of runs, only the last that was asked for stays
+        there.
+        """
         if scope in self._loaded:
             return
         stored = self.tables.ask("SELECT adjacency, sums FROM total WHERE scope = ?", (scope,))
@@ -134,7 +136,9 @@ class SpendTable:
         return {adjacency: counted for (key, adjacency), counted in self._sums.items() if key == scope}
 
     def after(self, costs: Iterable[Cost], run: bytes | None, version: int) -> tuple[Sums, Price]:
-        """The sums that these rows change, and the price, as they are after them. `version`: of the data they are about."""
+        """The sums that these rows change, and the price, as they are after them. `version`: of the data they are
+        about.
+        """
         costs = list(costs)
         changed: Sums = {}
         for kind, value, mu2, adjacency, honest in costs:
@@ -245,7 +249,8 @@ class SpendTable:
     def shares(self, adjacency: str) -> tuple[int, int]:
         """What all shares of masked sums are worth to everybody else together: sums of h mu^2, in units of 2^-256.
 
-        Of the shares themselves, at the unit of `adjacency`; and of accepted gaps, which may have been shares of the largest sums.
+        Of the shares themselves, at the unit of `adjacency`; and of accepted gaps, which may have been shares of the
+        largest sums.
         """
         shares, lost = 0, 0
         for stored, counted in self.sums(ALL).items():
@@ -336,7 +341,8 @@ class SpendTable:
         `after`: the number of a spend; those up to it are left out.
         """
         rows = self.tables.ask(
-            f"SELECT {', '.join(StoredSpend._fields)} FROM spend WHERE no > ?2 AND (?1 IS NULL OR run = ?1) ORDER BY no",
+            f"SELECT {', '.join(StoredSpend._fields)} FROM spend WHERE no > ?2 AND (?1 IS NULL OR run = ?1) ORDER BY "
+            "no",
             (run, after),
         )
         return [StoredSpend(*row) for row in rows]
@@ -400,7 +406,8 @@ class SpendTable:
         if last:
             hours[last[2] // HOUR_S] = (*last[:4], unpacked(last[4]))
         rows = self.db.execute(
-            "SELECT no, ran, version, adjacency, kind, value, mu2, 1, honest FROM spend WHERE no < ? ORDER BY no LIMIT ?",
+            "SELECT no, ran, version, adjacency, kind, value, mu2, 1, honest FROM spend WHERE no < ? ORDER BY no "
+            "LIMIT ?",
             (below, most),
         ).fetchall()
         for no, ran, version, adjacency, *cost in rows:

@@ -83,12 +83,12 @@ class Terms(Struct, frozen=True):
 
     def totals(self, answers: int, k: int = 1, after: int = 0) -> accounting.Totals:
         """What the answers after + 1 to `answers` cost, by group privacy of k, as the accountant counts them."""
-        totals = accounting.Totals()
+        found = accounting.Totals()
         if self.growth != 1:
-            totals.include(schedule.totals(self.per_answer, self.growth, self.answers, after, answers), k)
+            found.include(schedule.totals(self.per_answer, self.growth, self.answers, after, answers), k)
         else:
-            totals.add(accounting.grouped(self.event, k), answers - after)
-        return totals
+            found.add(accounting.grouped(self.event, k), answers - after)
+        return found
 
     @property
     def event(self) -> accounting.Event:
@@ -118,7 +118,9 @@ class Terms(Struct, frozen=True):
         return replace(counted, epsilon=counted.cost(counted.answers))
 
     def alone(self, answers: int | None = None) -> float:
-        """Epsilon of so many answers [all] against everybody else: of a masked one the node's own share of the noise is left."""
+        """Epsilon of so many answers [all] against everybody else: of a masked one the node's own share of the noise is
+        left.
+        """
         count = self.answers if answers is None else answers
         if self.masked is None or not count:
             return self.cost(count)
@@ -126,7 +128,9 @@ class Terms(Struct, frozen=True):
         return accounting.claimed_epsilon(self.accountant, share, count, self.delta)
 
     def cost(self, answers: int, k: int = 1) -> float:
-        """The total epsilon of the first so many answers, by group privacy of k, at the run's delta, by its accountant."""
+        """The total epsilon of the first so many answers, by group privacy of k, at the run's delta, by its
+        accountant.
+        """
         if answers == 0:
             return 0.0
         if self.growth != 1:
@@ -140,8 +144,8 @@ class Terms(Struct, frozen=True):
 def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0, nodes: int = 0) -> Terms | None:
     """The terms of a plan for one node; None if the run has no privacy (variant none, or no section).
 
-    `visits`: activations that the node is to answer, if a token walks. nodes: their number. Raises InputError if the cap
-    leaves no round, or the nodes are too few for masked sums.
+    `visits`: activations that the node is to answer, if a token walks. nodes: their number. Raises InputError if the
+    cap leaves no round, or the nodes are too few for masked sums.
     """
     if privacy is None or algorithm.variant == "none":
         return None
@@ -204,16 +208,17 @@ def masked_of(p: Privacy, nodes: int) -> Masked | None:
         return None
     if nodes > MOST_MASKED:
         raise InputError(f"privacy.masked: found {nodes} nodes, expected at most {MOST_MASKED}")
-    masked = Masked(p.masked.corrupt, p.masked.contributors or nodes, p.masked.pads or "")
-    if not 2 <= masked.contributors <= nodes:
+    found = Masked(p.masked.corrupt, p.masked.contributors or nodes, p.masked.pads or "")
+    if not 2 <= found.contributors <= nodes:
         raise InputError(
-            f"privacy.masked.contributors: found {masked.contributors} of {nodes} nodes, expected 2 to {nodes}"
+            f"privacy.masked.contributors: found {found.contributors} of {nodes} nodes, expected 2 to {nodes}"
         )
-    if masked.honest < 1:
+    if found.honest < 1:
         raise InputError(
-            f"privacy.masked.corrupt: found {masked.corrupt} of {masked.contributors} contributors, expected fewer than these"
+            f"privacy.masked.corrupt: found {found.corrupt} of {found.contributors} contributors, expected fewer than "
+            "these"
         )
-    return masked
+    return found
 
 
 def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: str) -> None:
@@ -300,14 +305,14 @@ def _check_pointwise(p: Privacy, algorithm: Algorithm, wrong: Callable[[str, str
     """Raises InputError if noise is to follow the point that is asked for, where no gate can scale it so."""
     if p.sensitivity != "pointwise":
         return
-    for key, fits, actual, expected in (
+    for key, fits, found, expected in (
         ("privacy.adjacency", p.adjacency.replace_one_record is not None, str(p.adjacency), "replace-one-record"),
         ("privacy.mechanism", p.mechanism == "gaussian", p.mechanism, "gaussian"),
         ("algorithm", algorithm.asks(p.mode) == "gradient", algorithm.name, "an algorithm that asks for gradients"),
         ("algorithm.variant", algorithm.variant == "guarded", algorithm.variant, "guarded"),
     ):
         if not fits:
-            raise wrong(key, actual, f"{expected} (privacy.sensitivity: pointwise)")
+            raise wrong(key, found, f"{expected} (privacy.sensitivity: pointwise)")
 
 
 def _check_masked(
@@ -318,14 +323,14 @@ def _check_masked(
         return
     if not records or (why := algorithm.unmasked) is not None:
         raise wrong("privacy.masked", "a section", f"none ({why if records else 'it is for records'})")
-    for key, fits, actual, expected in (
+    for key, fits, found, expected in (
         ("privacy.mechanism", p.mechanism == "gaussian", p.mechanism, "gaussian"),
         ("privacy.adjacency", p.adjacency.replace_one_record is not None, str(p.adjacency), "replace-one-record"),
         ("privacy.sensitivity", p.sensitivity != "pointwise", "pointwise", "uniform"),
         ("privacy.schedule", p.growth == 1, f"growth {p.growth:g}", "none"),
     ):
         if not fits:
-            raise wrong(key, actual, f"{expected} (privacy.masked)")
+            raise wrong(key, found, f"{expected} (privacy.masked)")
 
 
 def _check_schedule(
@@ -334,7 +339,7 @@ def _check_schedule(
     """Raises InputError if answers are to cost unequally, where no gate counts them so."""
     if p.growth == 1:
         return
-    for key, fits, actual, expected in (
+    for key, fits, found, expected in (
         ("privacy.schedule", records, f"growth {p.growth:g}", "none (it is for records)"),
         ("privacy.mechanism", p.mechanism == "gaussian", p.mechanism, "gaussian (privacy.schedule)"),
         (
@@ -346,7 +351,7 @@ def _check_schedule(
         ("algorithm.variant", algorithm.variant == "guarded", algorithm.variant, "guarded (privacy.schedule)"),
     ):
         if not fits:
-            raise wrong(key, actual, expected)
+            raise wrong(key, found, expected)
 
 
 def _check_unit(p: Privacy, variant: str, records: bool, wrong: Callable[[str, str, str], InputError]) -> None:

@@ -12,8 +12,10 @@ from hushgrid.node.wire import OLDER, WIRE, Capabilities
 
 
 def capabilities(device: Device, budget: Budget | None, ledger: Ledger, days: int | None = None) -> Capabilities:
-    """The algorithms, problem and mechanisms of a device, and what is left of its budget. `days`: until its certificate ends."""
-    remaining = budget_status(ledger, budget, expiring=device.until is not None).left if budget else None
+    """The algorithms, problem and mechanisms of a device, and what is left of its budget. `days`: until its certificate
+    ends.
+    """
+    left = budget_status(ledger, budget, expiring=device.until is not None).left if budget else None
     return Capabilities(
         version=RUNNING,
         algorithms=algorithms_of(device.kind),
@@ -22,7 +24,7 @@ def capabilities(device: Device, budget: Budget | None, ledger: Ledger, days: in
         digest=device.digest,
         dimension=device.dimension,
         adjacency=str(budget.adjacency or "") if budget else "",
-        budget_left=remaining,
+        budget_left=left,
         wire=WIRE,
         older=OLDER,
         certificate_days=days,

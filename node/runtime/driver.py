@@ -144,7 +144,8 @@ class Driver:
         return self._finish(step)
 
     def tick(self, older: Collection[Address] | None = None) -> list[tuple[str, bytes]]:
-        """The messages whose receipt is not proven yet, as the same bytes; with `older` of a star's those of these addresses alone.
+        """The messages whose receipt is not proven yet, as the same bytes; with `older` of a star's those of these
+        addresses alone.
 
         Steps that can be made without a message are made, and what they send is among them.
         """

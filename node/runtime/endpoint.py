@@ -27,9 +27,9 @@ STEP_S = 1.0  #: the longest time that passes at once on an endpoint's clock, un
 class Clock:
     """An endpoint's own time, in seconds. It stands still while the broker cannot be heard or the process does not run.
 
-    Only this time counts for the silence of a peer, and for sending again what has no answer. If the process was stopped
-    or the machine slept, at most STEP_S of that time counts, or the time until which its owner meant to sleep. The
-    endpoint's own work does not count: what it sends after a long computation could not be answered before.
+    Only this time counts for the silence of a peer, and for sending again what has no answer. If the process was
+    stopped or the machine slept, at most STEP_S of that time counts, or the time until which its owner meant to sleep.
+    The endpoint's own work does not count: what it sends after a long computation could not be answered before.
     """
 
     def __init__(self) -> None:

@@ -22,8 +22,8 @@ def renewed(
 ) -> Device:
     """The device with the data that the run is to have.
 
-    `assembled`: its driver and budget check with the data of now; `budget_check`: that about another data version. Raises
-    InputError or Refused if device or owner do not agree; nothing is renewed then.
+    `assembled`: its driver and budget check with the data of now; `budget_check`: that about another data version.
+    Raises InputError or Refused if device or owner do not agree; nothing is renewed then.
     """
     renew.device.check(plan)
     driver, before = assembled()

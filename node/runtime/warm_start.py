@@ -1,8 +1,8 @@
 """A device's own part of a warm start: the end of a run, which it keeps, and begins the next one at.
 
 Only machines that say so (`StarMember.remembers`) have such a part; it follows from gate answers and messages, so a
-device's beginning there reveals nothing more. It is kept for runs that follow a schedule, and forgotten with the ledger.
-A device that does not have what a plan names begins at the flat start, and says so when it joins.
+device's beginning there reveals nothing more. It is kept for runs that follow a schedule, and forgotten with the
+ledger. A device that does not have what a plan names begins at the flat start, and says so when it joins.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def keep(driver: Driver, plan: bytes) -> None:
 
 
 def begin(driver: Driver, earlier: bytes) -> None:
-    """A run that is stored, and in which nothing has happened, begins where the run `earlier` has ended, if that is known.
+    """A run that is stored, and in which nothing has happened, begins where the run `earlier` has ended, if that is
+    known.
 
     The beginning is stored: after a restart it is the same.
     """

@@ -24,7 +24,9 @@ class Withheld:
         return True
 
     def heard(self, neighbour: str, by_broadcast: bool) -> bool:
-        """A message of a neighbour has come. True if so many have come on request alone that its broadcasts must be missing."""
+        """A message of a neighbour has come. True if so many have come on request alone that its broadcasts must be
+        missing.
+        """
         if by_broadcast:
             self._by_edge[neighbour] = 0
             return False

@@ -22,7 +22,9 @@ class Witness:
         self._plan: Plan | None = None  #: the one announced last, with what the coordinator remembers of everybody
 
     def behind(self, plan: Plan) -> bool:
-        """Takes what a plan says of this device's ledgers. Whether its ledger is behind any of it: then it joins nothing."""
+        """Takes what a plan says of this device's ledgers. Whether its ledger is behind any of it: then it joins
+        nothing.
+        """
         self._plan = plan
         return bool(sum(self.ledger.marks.tell(mark) for mark in plan.marks_of(self.name)))
 

@@ -97,11 +97,14 @@ def test_a_limit_above_the_budget_limits_nothing_more(zone):
 @pytest.mark.parametrize(
     ("labels", "text"),
     [
-        ({"classes": 2}, "labels: 2 classes; of a logistic problem by sign (above 0 or not), of softmax 0 or 1, whichever is nearer"),
+        (
+            {"classes": 2},
+            "labels: 2 classes; of a logistic problem by sign (above 0 or not), of softmax 0 or 1, whichever is nearer",
+        ),
         ({"classes": 7}, "labels: classes 0 to 6; any other label is taken for the nearest of them"),
         ({"low": -2.5, "high": 9}, "labels: -2.5 to 9; any other label is taken for the nearer end"),
     ],
-)  # fmt: skip
+)
 def test_an_owner_of_rows_reads_the_relation_and_the_range_of_the_labels(labels, text, sensor):
     _, hidden, said, run, _, worst, *_ = checked(sensor, {"labels": labels}).split("\n  ")
     assert hidden.startswith("hidden: any one of 200 records (a row and its label), replaced by any other")
@@ -114,11 +117,23 @@ def test_an_owner_of_rows_reads_the_relation_and_the_range_of_the_labels(labels,
     ("problem", "labels", "said"),
     [
         # 2 scale R/200 = .02 in L2 (softmax: sqrt 2 of it), sqrt 8 of it in L1 (softmax: twice that)
-        ({"kind": "logistic", "scale": 1.0, "row_bound": 2.0}, {"classes": 2}, "counts 6 times under Laplace noise, 2 times under Gaussian"),
-        ({"kind": "softmax", "scale": 1.0, "row_bound": 2.0}, {"classes": 2}, "counts 12 times under Laplace noise, 3 times under Gaussian"),
-        ({"kind": "least-squares", "scale": 1.0, "row_bound": 2.0}, {"low": 0, "high": 1}, "may move it by more than any bound, and is then not hidden"),
+        (
+            {"kind": "logistic", "scale": 1.0, "row_bound": 2.0},
+            {"classes": 2},
+            "counts 6 times under Laplace noise, 2 times under Gaussian",
+        ),
+        (
+            {"kind": "softmax", "scale": 1.0, "row_bound": 2.0},
+            {"classes": 2},
+            "counts 12 times under Laplace noise, 3 times under Gaussian",
+        ),
+        (
+            {"kind": "least-squares", "scale": 1.0, "row_bound": 2.0},
+            {"low": 0, "high": 1},
+            "may move it by more than any bound, and is then not hidden",
+        ),
     ],
-)  # fmt: skip
+)
 def test_under_bounded_change_an_owner_reads_what_one_record_counts(problem, labels, said, sensor):
     changes = {"problem": problem, "labels": labels, "budget.adjacency": {"bounded-change": 0.01}}
     hidden = checked(sensor, changes).split("\n  ")[1]

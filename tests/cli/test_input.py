@@ -42,7 +42,8 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "disconnected case": (
         {"problem.case": "islands.m", "problem.zones": 1}, ["islands: bus 3: not connected to bus 1"],
     ),
-    "unknown problem": ({"problem.kind": "chess"}, ["problem.kind: found 'chess', expected one of zones, least-squares, logistic, softmax"]),
+    "unknown problem": ({"problem.kind": "chess"}, ["problem.kind: found 'chess', expected one of zones, "
+                                                    "least-squares, logistic, softmax"]),
     "unknown algorithm": ({"algorithm.name": "magic"}, ["algorithm.name: found 'magic', expected one of admm"]),
     "unknown variant": ({"algorithm.variant": "best"}, ["algorithm.variant: found 'best'", "guarded"]),
     "negative epsilon": ({"privacy.epsilon": -1.0}, ["privacy.epsilon: found -1.0, expected float >= 1e-09"]),

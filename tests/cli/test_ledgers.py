@@ -233,7 +233,8 @@ def test_each_kind_of_change_is_a_relation_of_its_own_and_none_is_converted(hush
     assert {t["adjacency"]: t["epsilon"] for t in totals} == dict.fromkeys(kinds[1:], 0.5) | {
         "bounded-change 0.02": 1.0
     }
-    assert "adjacency pair-change:0.01:0.95: spent epsilon 0.5 in 1 laplace answers" in hushgrid("ledger", "show", "n1.ledger").out  # fmt: skip
+    assert ("adjacency pair-change:0.01:0.95: spent epsilon 0.5 in 1 laplace "
+           "answers") in hushgrid("ledger", "show", "n1.ledger").out  # fmt: skip
     (tmp_path / "n1.yaml").write_text(
         "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
         "budget: {epsilon: 9.0, adjacency: {bounded-change: {pair: 0.01, power_factor: 0.95}}}\n"
@@ -286,7 +287,8 @@ def test_another_database_is_no_ledger(hushgrid, tmp_path):
     assert (said.code, said.out) == (2, "")
     assert (
         said.err
-        == "hushgrid: x.ledger: found no ledger's tables (cut short, or copied without its -wal), expected a whole ledger\n"
+        == "hushgrid: x.ledger: found no ledger's tables (cut short, or copied without its -wal), expected a whole "
+        "ledger\n"
     )
 
 

@@ -65,7 +65,8 @@ def test_a_run_says_on_stdout_what_it_reached_and_on_stderr_what_it_does(hushgri
     assert run.name.startswith("small-")
     for fragment in (
         "small: ladmm, 3 nodes in one process", "2 of 2", "withheld", "upheld: claimed epsilon 5 per node over the run",
-        "adjacency bounded-change 0.01", "budget counted for this run only", str(run.relative_to(tmp_path) / "report.html"),
+        "adjacency bounded-change "
+        "0.01", "budget counted for this run only", str(run.relative_to(tmp_path) / "report.html"),
     ):  # fmt: skip
         assert fragment in said.out
     assert hushgrid("run", tmp_path / "s.yaml", "--quiet", "--out", "quiet").err == ""

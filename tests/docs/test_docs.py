@@ -35,9 +35,13 @@ FOLDERS = tuple(
 SPAN = re.compile(r"`([^`\s]+)`(?: \(((?:`[^`]+`(?:, | and )?)+)\))?|`([^`\s]+) \(([^`()]+)\)`")
 #: What the tutorials add.
 PLACEHOLDERS = {
-    "fading_dgd.py", "kernels/algorithms/exact_diffusion.py", "node/transport/loop.py", "node/problems/smooth_median/__init__.py",
-    "node/problems/smooth_median/kind.py", "broker/simulation/problems/smooth_median.py",
-}  # fmt: skip
+    "fading_dgd.py",
+    "kernels/algorithms/exact_diffusion.py",
+    "node/transport/loop.py",
+    "node/problems/smooth_median/__init__.py",
+    "node/problems/smooth_median/kind.py",
+    "broker/simulation/problems/smooth_median.py",
+}
 
 
 def text(page: str) -> str:

@@ -24,25 +24,31 @@ ANSWERS = {
         "never of the fleet's.": f"{BROKERS}::test_the_fleets_own_broker_is_none_of_the_site",
         "with file and line number and never a value": "what the program logs",
         "never in a refusal, in a time": "what the program tells of a reading that has expired",
-        "Beside a `window` a source needs a `retention`": "tests/node/site/test_retention.py::test_a_source_beside_a_window_needs_a_retention_that_is_less",
+        "Beside a `window` a source needs a "
+        "`retention`": "tests/node/site/test_retention.py::test_a_source_beside_a_window_needs_a_retention_that_is_less",  # noqa: E501
         "and never forward": "how the program dates a reading after a crash",
         "It must be so.": "what the program does about a value that is none",
         "a source never changes them": "m is what `data` names, whatever a source gives",
         "It never rises because a value has come": "what the program raises the data version for",
-        "gradients, which are never repeated": "tests/system/site/test_fresh.py::test_fresh_is_refused_for_rows_in_a_line",
+        "gradients, which are never "
+        "repeated": "tests/system/site/test_fresh.py::test_fresh_is_refused_for_rows_in_a_line",
         "one version never has two sets of data": "the program stores the values before the version rises",
         "says whether it gives values, never which": "what the program tells Home Assistant",
         "**Never put raw loads on the sink's topics**": f"{BROKERS}::test_set_points_are_not_told_where_raw_loads_are",
-        "nor on any topic of the fleet's broker": f"{BROKERS}::test_a_fleets_topics_are_none_of_the_site_on_whatever_broker",
+        "nor on any topic of the fleet's "
+        "broker": f"{BROKERS}::test_a_fleets_topics_are_none_of_the_site_on_whatever_broker",
     },
     "docs/masked.md": {
         "it must rely on as many honest": "a plan comes from the coordinator, and the device refuses it by this key",
-        "an authority that is not the coordinator's": "tests/node/masks/test_identity.py::test_the_fleets_own_authority_is_no_authority_of_masked_runs_whatever_its_files_are_called",
+        "an authority that is not the "
+        "coordinator's": "tests/node/masks/test_identity.py::test_the_fleets_own_authority_is_no_authority_of_masked_runs_whatever_its_files_are_called",  # noqa: E501
         "although it may never be decoded": "what a masked answer costs",
-        "a plan must reckon with as many corrupt": "a plan comes from the coordinator, and the device refuses it by this key",
+        "a plan must reckon with as many "
+        "corrupt": "a plan comes from the coordinator, and the device refuses it by this key",
     },
     "docs/continuous.md": {
-        "`wait_s` must be less than `run.every`": "tests/node/config/test_coordinator_schedule.py::test_what_is_wrong_is_one_line_with_file_key_and_both_values",
+        "`wait_s` must be less than "
+        "`run.every`": "tests/node/config/test_coordinator_schedule.py::test_what_is_wrong_is_one_line_with_file_key_and_both_values",  # noqa: E501
         "absent: all must be there": f"{SITE}::test_a_quorum_is_of_the_members",
         "Two runs never overlap": "how the program keeps its schedule",
         "prices must climb to the value of lost load, and a tenth": "what the optimum is where load stays unserved",
@@ -53,7 +59,7 @@ ANSWERS = {
     "README.md": {
         "never too little": "the program stores a spend before its answer leaves",
     },
-}  # fmt: skip
+}
 
 
 def sentences(page: str) -> list[str]:

@@ -75,7 +75,8 @@ def test_a_field_without_a_meaning_is_an_error():
 def test_meanings_are_read_from_the_line_or_the_lines_above_and_end_with_a_default():
     assert generate.meaning(Scenario, "network")[0] == "who speaks to whom; data problems (zones bring their own)"
     assert generate.meaning(Scenario, "seed") == (
-        "of noise and walk: the same bits each time, and not private; simulation only", "the operating system's entropy",
+        "of noise and walk: the same bits each time, and not private; simulation "
+        "only", "the operating system's entropy",
     )  # fmt: skip
 
 

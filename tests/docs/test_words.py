@@ -11,8 +11,25 @@ from tests.support.paths import ROOT
 
 #: Words that name no thing. Prose may use them; a name says what it holds.
 BANNED = frozenset(
-    ["found", "told", "said", "shown", "asked", "about", "of", "at", "own", "given", "kept", "heard", "left", "near", "words", "whole"]
-)  # fmt: skip
+    [
+        "found",
+        "told",
+        "said",
+        "shown",
+        "asked",
+        "about",
+        "of",
+        "at",
+        "own",
+        "given",
+        "kept",
+        "heard",
+        "left",
+        "near",
+        "words",
+        "whole",
+    ]
+)
 
 #: Names that stand outside of the code, by file and scope. Each is what a person or another program reads or writes.
 EXCEPTIONS = {

@@ -18,7 +18,9 @@ NONE = np.zeros(0, np.int64)
 
 
 def with_lines(case, pieces):
-    """The case with each polynomial cost replaced by tangents at so many points of its range, or the straight cost itself."""
+    """The case with each polynomial cost replaced by tangents at so many points of its range, or the straight cost
+    itself.
+    """
     g = case.generators
     low, high = g.p_min, np.minimum(g.p_max, 100.0)
     points = np.linspace(low, high, pieces)  # (pieces, generators)

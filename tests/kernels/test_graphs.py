@@ -1,4 +1,6 @@
-"""Networks are what their kind says and always the same; routes pass every node along edges; certificates are proofs."""
+"""Networks are what their kind says and always the same; routes pass every node along edges; certificates are
+proofs.
+"""
 
 import collections
 import contextlib
@@ -58,7 +60,8 @@ def test_an_erdos_renyi_graph_has_exactly_its_density_and_favours_no_pair():
         graph = build("erdos-renyi", nodes=6, density=0.8, seed=seed)
         assert len(graph.edges) == 12
         count.update(graph.edges)
-    # A pair is in a graph with probability 0.8 (a little more is connected: any 12 of 15 edges are): 400 trials, 5 sigma.
+    # A pair is in a graph with probability 0.8 (a little more is connected: any 12 of 15 edges are): 400 trials, 5
+    # sigma.
     assert all(abs(count[pair] - 320) < 5 * (400 * 0.8 * 0.2) ** 0.5 for pair in count)
     assert len(count) == 15
 

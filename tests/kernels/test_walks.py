@@ -80,7 +80,9 @@ def test_the_cap_of_weighted_hops_holds_too():
 
 
 def test_the_metropolis_walk_leaves_the_hub_alone_and_a_regular_network_as_it_was():
-    """K = 1000 over a hub in a ring of seven: pi of the hub is 7/28 on the simple walk, and 1/(1 + 7 (1/7 + 2/3)) = 3/20 here."""
+    """K = 1000 over a hub in a ring of seven: pi of the hub is 7/28 on the simple walk, and 1/(1 + 7 (1/7 + 2/3)) =
+    3/20 here.
+    """
     wheel = GRAPHS["wheel"]
     w = walks.metropolis(wheel)
     assert (w == w.T).all()

@@ -29,11 +29,19 @@ def test_bytes_of_a_stranger_are_malformed_and_nothing_else(payload):
 @pytest.mark.parametrize(
     "over",
     [
-        {"node": "Z 1"}, {"version": "x" * 65}, {"run": "ab"}, {"at": "now"}, {"state": "Dancing"}, {"refused": "a long story"},
-        {"waits_for": ["z1"] * (NAMED + 1)}, {"waits_s": -1}, {"gone": {"z2": "yesterday"}}, {"epsilon_left": "all"},
+        {"node": "Z 1"},
+        {"version": "x" * 65},
+        {"run": "ab"},
+        {"at": "now"},
+        {"state": "Dancing"},
+        {"refused": "a long story"},
+        {"waits_for": ["z1"] * (NAMED + 1)},
+        {"waits_s": -1},
+        {"gone": {"z2": "yesterday"}},
+        {"epsilon_left": "all"},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_field_of_another_form_is_malformed(over):
     with pytest.raises(Malformed):
         decode(json.dumps(json.loads(encode(PLAIN)) | over).encode())

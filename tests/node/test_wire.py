@@ -186,7 +186,12 @@ def test_topics_name_the_directed_edge():
     assert t.parse(t.status("z1")) == ("status", "z1", "")
 
 
-@given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(["hushgrid", "1", "demo", "edge", "all", "", "+", "z1"]), max_size=7).map("/".join)))  # fmt: skip
+@given(
+    st.one_of(
+        st.text(max_size=60),
+        st.lists(st.sampled_from(["hushgrid", "1", "demo", "edge", "all", "", "+", "z1"]), max_size=7).map("/".join),
+    )
+)
 def test_any_other_topic_is_malformed(topic):
     try:
         kind, src, dst = Topics("demo").parse(topic)

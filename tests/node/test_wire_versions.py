@@ -21,15 +21,32 @@ VECTOR = np.array([1.0, -0.0, 1e12])
 MARK = wire.Mark(b"0123456789abcdef", 3, 0.5, 0.25)
 LEG = token.Leg(1, 2, "n1", ("n2",))
 BODIES = [
-    wire.Plan(b"{}", b"n" * 16, {"z1": 4, "z2": 1}, {"z1": MARK}), wire.Join(), wire.Refuse("no", "refused"),
-    wire.Finish("stopped", "z2 silent", "stopped"), wire.Finished(), star.W(VECTOR), star.Z(VECTOR), star.V(VECTOR, 2.0),
-    star.Minimum(VECTOR, 3.5, VECTOR), star.Close(), star.Closing(VECTOR, VECTOR, VECTOR),
-    star.Released("solved", 1e-3, VECTOR), star.Taken(), token.Token((0, 4), LEG, 1, (VECTOR, VECTOR)),
-    token.Ack(1, True), token.Held(1, "n2", "rounds"), token.Notice(2, 7, (0, 4), "n1", 5, LEG, 1, ("n2",)),
-    token.Answer(4, True, "n2"), neighbours.Iterate(VECTOR), neighbours.Lack(), neighbours.Begin(),
-    neighbours.Reached(True), wire.Plan(b"{}", b"n" * 16, {"z1": 4}, {"z1": MARK}, beside={"z1": (MARK,)}),
-    wire.Join(True, 7, (MARK,), (("n2", MARK),)), wire.Finished((("n2", MARK),)),
-]  # fmt: skip
+    wire.Plan(b"{}", b"n" * 16, {"z1": 4, "z2": 1}, {"z1": MARK}),
+    wire.Join(),
+    wire.Refuse("no", "refused"),
+    wire.Finish("stopped", "z2 silent", "stopped"),
+    wire.Finished(),
+    star.W(VECTOR),
+    star.Z(VECTOR),
+    star.V(VECTOR, 2.0),
+    star.Minimum(VECTOR, 3.5, VECTOR),
+    star.Close(),
+    star.Closing(VECTOR, VECTOR, VECTOR),
+    star.Released("solved", 1e-3, VECTOR),
+    star.Taken(),
+    token.Token((0, 4), LEG, 1, (VECTOR, VECTOR)),
+    token.Ack(1, True),
+    token.Held(1, "n2", "rounds"),
+    token.Notice(2, 7, (0, 4), "n1", 5, LEG, 1, ("n2",)),
+    token.Answer(4, True, "n2"),
+    neighbours.Iterate(VECTOR),
+    neighbours.Lack(),
+    neighbours.Begin(),
+    neighbours.Reached(True),
+    wire.Plan(b"{}", b"n" * 16, {"z1": 4}, {"z1": MARK}, beside={"z1": (MARK,)}),
+    wire.Join(True, 7, (MARK,), (("n2", MARK),)),
+    wire.Finished((("n2", MARK),)),
+]
 CAPABILITIES = wire.Capabilities(
     versions.RUNNING, ("ladmm",), ("laplace",), "zones", "d" * 64, 12, "", 4.5, wire.WIRE, wire.OLDER
 )

@@ -1,7 +1,7 @@
 """Charts that are composed and not drawn: to lay out and draw one takes a third of a second, and a report has six.
 
-A sketch says all that is drawn: its words as text, its numbers as a digest of every bit, so that two charts of different
-data are different sketches.
+A sketch says all that is drawn: its words as text, its numbers as a digest of every bit, so that two charts of
+different data are different sketches.
 """
 
 from __future__ import annotations

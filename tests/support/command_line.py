@@ -86,7 +86,20 @@ RESULT = [
     "notes",
     "versions",
 ]
-PRIVACY = ["claimed", "spent", "per_node", "adjacency", "mechanism", "accountant", "sampler", "answers", "capped", "upheld", "findings", "ledgers"]  # fmt: skip
+PRIVACY = [
+    "claimed",
+    "spent",
+    "per_node",
+    "adjacency",
+    "mechanism",
+    "accountant",
+    "sampler",
+    "answers",
+    "capped",
+    "upheld",
+    "findings",
+    "ledgers",
+]
 HISTORY = [
     "round",
     "objective",

@@ -165,7 +165,8 @@ def listing() -> str:
         "# Imports",
         "",
         "Who needs whom, read from every import of the program, those for types only and names of modules in strings",
-        "included. A folder needs only folders that stand above it in this table: no arrow leads down, and none leads back.",
+        "included. A folder needs only folders that stand above it in this table: no arrow leads down, and none leads "
+        "back.",
         "No module needs itself through others. The page is written by `python -m tests.support.layers`, and a test",
         "compares it with the tree.",
         "",

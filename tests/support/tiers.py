@@ -1,4 +1,5 @@
-"""What the first tier leaves to `make test-runs`: files and tests with the mark `runs`, and most of every cross product.
+"""What the first tier leaves to `make test-runs`: files and tests with the mark `runs`, and most of every cross
+product.
 
 `tests/mutations.py` writes the marks. Of a test under two or more `parametrize`, the first tier runs a fixed part that
 has every value of each of them at least once; so does `make test-system`, which leaves the rest to `make test-long`.

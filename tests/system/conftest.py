@@ -1,4 +1,6 @@
-"""Whatever stands below starts processes or brokers, and carries the marker `system`: a broker, and a process that forks."""
+"""Whatever stands below starts processes or brokers, and carries the marker `system`: a broker, and a process that
+forks.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

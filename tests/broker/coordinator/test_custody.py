@@ -129,7 +129,9 @@ def test_a_holder_that_is_cut_off_leaves_one_token_and_every_step_counted_once(t
 
 
 def to_node(walk):
-    """(name, topic, payload, kind it is dropped as; None where it is only ignored) for n1, fit for its present state."""
+    """(name, topic, payload, kind it is dropped as; None where it is only ignored) for n1, fit for its present
+    state.
+    """
     n1, t = walk["n1"], walk["n1"].topics
     s = n1.driver.machine.state if n1.driver else None
     run, size = n1.driver.run if n1.driver else OTHER, walk.setup.public.size
@@ -145,7 +147,8 @@ def to_node(walk):
     yield "another's edge", t.edge("n0", "n2"), envelope(run, next_, token), "malformed"
     yield "its own edge", t.edge("n1", "n1"), envelope(run, next_, token), "malformed"
     yield "a neighbour's farewell", t.edge("n0", "n1"), envelope(run, 0, Finish("done", "")), "not for a device"
-    yield "the coordinator's farewell of another run", t.edge(COORDINATOR, "n1"), envelope(OTHER, 0, Finish("done", "")), "a foreign run"  # fmt: skip
+    yield ("the coordinator's farewell of another "
+          "run"), t.edge(COORDINATOR, "n1"), envelope(OTHER, 0, Finish("done", "")), "a foreign run"  # fmt: skip
     if s is None:
         return
     epoch = token.epoch
@@ -164,11 +167,26 @@ def to_node(walk):
         if epoch + off >= 0:
             yield f"epoch {off}", t.edge("n0", "n1"), envelope(run, next_, token, epoch=epoch + off), "foreign epoch"
     yield "a receipt of another hop", t.edge("n0", "n1"), envelope(run, s.t + 2, Ack(epoch, True), epoch=epoch), None
-    yield "a receipt of another epoch", t.edge("n0", "n1"), envelope(run, s.t, Ack(epoch + 1, True), epoch=epoch + 1), None  # fmt: skip
-    yield "an old notice", t.edge(COORDINATOR, "n1"), envelope(run, s.last_notice - 1, Notice()), None if s.last_notice else "malformed"  # fmt: skip
+    yield (
+        "a receipt of another epoch",
+        t.edge("n0", "n1"),
+        envelope(run, s.t, Ack(epoch + 1, True), epoch=epoch + 1),
+        None,
+    )
+    yield (
+        "an old notice",
+        t.edge(COORDINATOR, "n1"),
+        envelope(run, s.last_notice - 1, Notice()),
+        None if s.last_notice else "malformed",
+    )
     if s.last_notice:
         wrong = Notice(announced=s.announced, without=("n2",))
-        yield "a second notice", t.edge(COORDINATOR, "n1"), envelope(run, s.last_notice, wrong, epoch=s.announced), "second body"  # fmt: skip
+        yield (
+            "a second notice",
+            t.edge(COORDINATOR, "n1"),
+            envelope(run, s.last_notice, wrong, epoch=s.announced),
+            "second body",
+        )
     for src in ("n0", "n2"):
         if n1.driver.seen.get(f"{src} Token", ())[:2] == (epoch, s.t - 1):
             yield "a second token", t.edge(src, "n1"), envelope(run, s.t - 1, token, epoch=epoch), "second body"
@@ -205,7 +223,9 @@ def undisturbed(tmp_path_factory):
 
 
 def reissued(directory, before_each=lambda walk: None):
-    """What a walk of the ring leaves, a holder cut off and back after the token was issued again; and what it spends."""
+    """What a walk of the ring leaves, a holder cut off and back after the token was issued again; and what it
+    spends.
+    """
     walk = Walk(directory, setup({"algorithm.rounds": 40}, seed=11))
     victim = cut_off(walk, "between")
 

@@ -52,7 +52,9 @@ def test_a_node_is_lost_where_others_were_not_visited_yet(tmp_path, algorithm, h
 @pytest.mark.runs
 @pytest.mark.parametrize("algorithm", LOST)
 def test_who_is_to_issue_the_token_again_may_be_killed_before_it_hears_so(tmp_path, algorithm):
-    """It comes back in the suspicion of itself. Its copy is still for the lost node, whose answer nobody needs any more."""
+    """It comes back in the suspicion of itself. Its copy is still for the lost node, whose answer nobody needs any
+    more.
+    """
     walk = Walk(tmp_path, setup(LOST[algorithm], seed=11))
     victim, keeper = cut_off(walk, "before"), []
 
@@ -112,9 +114,11 @@ def test_a_node_that_joins_is_counted_with_what_it_holds(tmp_path, algorithm, fi
 def test_among_members_of_an_older_release_the_lost_node_leaves_its_last_linear_model(
     tmp_path, algorithm, moment, monkeypatch
 ):
-    """One member that knows of no recount, and there is none: l leaves its multiplier in the sum for ever. Where the walk
+    """One member that knows of no recount, and there is none: l leaves its multiplier in the sum for ever. Where the
+    walk
 
-    stands still every other node has y_i = x and lambda_i = f_i'(x) (RECAL), x_i = z and y_i = f_i'(z) (I-ADMM): F'(x) = 0,
+    stands still every other node has y_i = x and lambda_i = f_i'(x) (RECAL), x_i = z and y_i = f_i'(z) (I-ADMM): F'(x)
+    = 0,
 
         F(x) = sum_{i != l} f_i(x) + <lambda_l, x>   or   sum_{i != l} f_i(z) + <y_l, z> + rho/2 |z - x_l|^2,
 

@@ -1,4 +1,6 @@
-"""kill -9 and an empty card at every step of a run, of every pattern: refused until the owner accepts, nothing forgotten."""
+"""kill -9 and an empty card at every step of a run, of every pattern: refused until the owner accepts, nothing
+forgotten.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ from tests.support.scenarios import neighbour_scenarios, record_scenarios
 # --- A fleet in this process, of any pattern, one of whose devices is killed at a chosen step and comes back with a ---
 
 SILENT_S, WAIT_S = 3.0, 20.0  # virtual seconds
-#: The card is empty before the message is read; once its step is committed, of which nothing was published; after that; and
-#: after that, with the coordinator killed and started again first.
+#: The card is empty before the message is read; once its step is committed, of which nothing was published; after that;
+#: and after that, with the coordinator killed and started again first.
 MOMENTS = ("before", "committed", "published", "restarted")
 
 

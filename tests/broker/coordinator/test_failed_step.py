@@ -1,4 +1,6 @@
-"""A zone whose step fails: its own log says which round and why, the history stays, and its one answer serves the next run."""
+"""A zone whose step fails: its own log says which round and why, the history stays, and its one answer serves the next
+run.
+"""
 
 import json
 

@@ -1,4 +1,6 @@
-"""A recount asks no gate and tells nothing of the data; a crash within one, or a bad network, changes neither sums nor spends."""
+"""A recount asks no gate and tells nothing of the data; a crash within one, or a bad network, changes neither sums nor
+spends.
+"""
 
 import numpy as np
 import pytest
@@ -101,7 +103,9 @@ def test_on_a_network_that_loses_repeats_reorders_and_crashes_the_limit_is_that_
 
 
 def everything(directory, monkeypatch, algorithm, data="", release=None):
-    """All that is published in a walk with a recount, by the node that has lost and by the one that joins again; and its ledgers."""
+    """All that is published in a walk with a recount, by the node that has lost and by the one that joins again; and
+    its ledgers.
+    """
     with held_still(monkeypatch, release):
         walk, heard = Walk(directory, with_data(setup(LONG[algorithm], seed=11), data)), []
         victim = cut_off(walk, "between")

@@ -1,4 +1,6 @@
-"""A member that refuses is absent for an interval, by name: the others go on without it, and ask it again, not for ever."""
+"""A member that refuses is absent for an interval, by name: the others go on without it, and ask it again, not for
+ever.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""A clock that is set while daemons run: no status says that something began after it was said, or is late by the jump."""
+"""A clock that is set while daemons run: no status says that something began after it was said, or is late by the
+jump.
+"""
 
 import time
 from contextlib import closing
@@ -57,9 +59,16 @@ def test_a_coordinators_times_are_those_of_the_clock_of_now(clock, jump):
 def test_a_devices_start_is_before_now(clock, jump, tmp_path):
     with closing(Ledger(tmp_path / "z1.ledger", "z1")) as ledger:
         member = SimpleNamespace(
-            device=SimpleNamespace(until=None), ledger=ledger, name="z1", session=1, driver=None, over=None, refusal="", days=lambda: None,
+            device=SimpleNamespace(until=None),
+            ledger=ledger,
+            name="z1",
+            session=1,
+            driver=None,
+            over=None,
+            refusal="",
+            days=lambda: None,
             budget=Budget(epsilon=1.0, adjacency=Adjacency(bounded_change=0.01)),
-        )  # fmt: skip
+        )
         reporter = device.Reporter(None, member, None)
         clock.ahead = jump
         said = reporter.status()

@@ -1,7 +1,7 @@
 """The coordinator's own absence is nobody's silence, and a run that silence has ended is gone on with. Virtual seconds.
 
-Real members, ledgers and gates in this process; the broker, or the coordinator's process, is away for ten minutes in the
-middle of a run of each pattern. Who is back dials again within the longest wait of a link, each at another moment.
+Real members, ledgers and gates in this process; the broker, or the coordinator's process, is away for ten minutes in
+the middle of a run of each pattern. Who is back dials again within the longest wait of a link, each at another moment.
 """
 
 from __future__ import annotations

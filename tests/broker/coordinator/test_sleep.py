@@ -1,4 +1,6 @@
-"""A coordinator that waits for its members sleeps: it is told the time when something is due, and seldom. Virtual seconds."""
+"""A coordinator that waits for its members sleeps: it is told the time when something is due, and seldom. Virtual
+seconds.
+"""
 
 from contextlib import closing
 from math import inf

@@ -1,7 +1,8 @@
 """A fleet of eight with a quorum of five lives with its weakest member: virtual time, real members and ledgers.
 
-Each device in turn refuses, dies, has a wrong clock, and has an empty budget; some while the others join or in the rounds:
-200 intervals in `make test-long`, of which at least 195 are answered or held, and a fifth of the illnesses in `make test`.
+Each device in turn refuses, dies, has a wrong clock, and has an empty budget; some while the others join or in the
+rounds: 200 intervals in `make test-long`, of which at least 195 are answered or held, and a fifth of the illnesses in
+`make test`.
 """
 
 import json

@@ -1,4 +1,6 @@
-"""What an operator reads of a run at least cost: the headline, the word set-points, tables, charts and who knows what."""
+"""What an operator reads of a run at least cost: the headline, the word set-points, tables, charts and who knows
+what.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ WORD = re.compile(r"set-?\s?points", re.IGNORECASE)
 @pytest.mark.parametrize(
     ("result", "noisy", "said"),
     [
-        (ALL | SOLVED, True, "serves 259.3 of 259.3 MW (noisy loads) at 2,178 $/h (AC; bound 2,176), agreed within 0.03 MW"),
+        (ALL | SOLVED, True, "serves 259.3 of 259.3 MW (noisy loads) at 2,178 $/h (AC; bound 2,176), agreed within "
+                             "0.03 MW"),
         (ALL | SOLVED, False, "serves 259.3 of 259.3 MW (loads) at 2,178 $/h (AC; bound 2,176), agreed within 0.03 MW"),
         (
             ALL | LEFT_OUT,
@@ -51,7 +54,8 @@ WORD = re.compile(r"set-?\s?points", re.IGNORECASE)
         (
             ALL | {"ac": {"status": "Ipopt found no dispatch in 60 s"}},
             False,
-            "serves 259.3 of 259.3 MW (loads) at 2,176 $/h (relaxed: Ipopt found no dispatch in 60 s), agreed within 0.03 MW",
+            "serves 259.3 of 259.3 MW (loads) at 2,176 $/h (relaxed: Ipopt found no dispatch in 60 s), agreed within "
+            "0.03 MW",
         ),
         (
             ALL | SOLVED | UNLIKE,
@@ -64,7 +68,8 @@ WORD = re.compile(r"set-?\s?points", re.IGNORECASE)
             "serves 257.9 of 259.3 MW (noisy loads) at 2,178 $/h (AC; 15,878 with slack at 10,000 $/MWh; bound 2,176), "
             "1.4 MW unserved, agreed within 0.03 MW",
         ),
-        ({"quality": {"verdict": "not-converged"}}, False, "no dispatch: the run ended before the zones had handed over a dispatch"),
+        ({"quality": {"verdict": "not-converged"}}, False, "no dispatch: the run ended before the zones had handed "
+                                                           "over a dispatch"),
     ],
     ids=["AC", "true loads", "relaxed", "no AC dispatch", "not converged", "unserved", "no dispatch"],
 )  # fmt: skip
@@ -148,7 +153,7 @@ def test_every_table_of_a_run_that_has_not_converged_says_so(tmp_path: Path) -> 
     assert "as the zones estimate" not in text
 
 
-# Tables -----------------------------------------------------------------------------------------------------------------
+# Tables ---
 
 
 def cells(text: str) -> list[list[str]]:
@@ -176,9 +181,21 @@ def test_every_figure_of_the_tables_stands_in_the_report_with_three_decimals(tmp
 def test_headings_carry_the_units(tmp_path: Path) -> None:
     headings = set(re.findall(r'<th scope="col">(.*?)</th>', html(write_least_cost(tmp_path))))
     assert {
-        "P, MW", "Q, MVAr", "Cost, $/h", "Marginal cost, $/MWh", "Load, MW", "Interchange, MW", "P from, MW", "Q to, MVAr",
-        "Limit, MVA", "Loading, %", "Disagreement, MW", "V, p.u.", "Price, $/MWh", "Price of Q, $/MVArh",
-    } <= headings  # fmt: skip
+        "P, MW",
+        "Q, MVAr",
+        "Cost, $/h",
+        "Marginal cost, $/MWh",
+        "Load, MW",
+        "Interchange, MW",
+        "P from, MW",
+        "Q to, MVAr",
+        "Limit, MVA",
+        "Loading, %",
+        "Disagreement, MW",
+        "V, p.u.",
+        "Price, $/MWh",
+        "Price of Q, $/MVArh",
+    } <= headings
 
 
 def test_a_table_of_zones_ends_with_their_sum(tmp_path: Path) -> None:
@@ -241,7 +258,7 @@ def test_a_row_says_its_source_where_sources_differ(tmp_path: Path) -> None:
     assert "Each row says whether its values are AC or relaxed." in text
 
 
-# Charts -----------------------------------------------------------------------------------------------------------------
+# Charts ---
 
 
 def test_both_residuals_their_tolerance_and_the_disagreement_are_drawn(tmp_path: Path) -> None:
@@ -262,7 +279,8 @@ def test_the_cost_of_each_round_is_shown_at_the_noisy_loads(tmp_path: Path) -> N
     assert "What the zones' own steps cost at the noisy loads" in page(tmp_path).text
 
 
-# Privacy ----------------------------------------------------------------------------------------------------------------
+# Privacy
+# ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.runs
@@ -307,7 +325,8 @@ def test_true_loads_are_never_called_noisy(tmp_path: Path) -> None:
         assert "(loads)" in text
 
 
-# The page as a file -----------------------------------------------------------------------------------------------------
+# The page as a file
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.runs
@@ -378,7 +397,8 @@ def test_an_empty_figure_is_a_dash(tmp_path: Path) -> None:
     assert ["1", "z1", "–", "–"] in [row[:4] for row in cells(html(tmp_path))]
 
 
-# A real run -------------------------------------------------------------------------------------------------------------
+# A real run
+# -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.runs

@@ -115,10 +115,22 @@ def test_a_loaded_line_is_wider_as_well_as_redder(loading: float, kind: str) -> 
 
 def test_voltages_are_coloured_by_their_distance_to_their_own_limits() -> None:
     """1.051 of .94 to 1.06 is in the upper third and close to the limit; 1.045 is in it too, and is not."""
-    rows = [{"v_pu": v, "v_min": low, "v_max": high} for v, low, high in (
-        (0.94, 0.94, 1.06), (1.0, 0.94, 1.06), (1.06, 0.94, 1.06), (1.0, 0.9, 1.0), (1.0, 1.0, 1.0), (math.nan, 0.9, 1.1),
-        (1.051, 0.94, 1.06), (1.045, 0.94, 1.06), (0.949, 0.94, 1.06), (0.93, 0.94, 1.06), (1.07, 0.94, 1.06),
-    )]  # fmt: skip
+    rows = [
+        {"v_pu": v, "v_min": low, "v_max": high}
+        for v, low, high in (
+            (0.94, 0.94, 1.06),
+            (1.0, 0.94, 1.06),
+            (1.06, 0.94, 1.06),
+            (1.0, 0.9, 1.0),
+            (1.0, 1.0, 1.0),
+            (math.nan, 0.9, 1.1),
+            (1.051, 0.94, 1.06),
+            (1.045, 0.94, 1.06),
+            (0.949, 0.94, 1.06),
+            (0.93, 0.94, 1.06),
+            (1.07, 0.94, 1.06),
+        )
+    ]
     assert powermap.voltages(rows).kinds == [0, 2, 4, 4, 2, 2, 3, 2, 1, 0, 4]
 
 

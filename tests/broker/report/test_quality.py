@@ -1,4 +1,6 @@
-"""The verdict on an answer: its bounds against what they bound, each verdict by a run that earns it, and from public numbers alone."""
+"""The verdict on an answer: its bounds against what they bound, each verdict by a run that earns it, and from public
+numbers alone.
+"""
 
 from __future__ import annotations
 

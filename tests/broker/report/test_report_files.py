@@ -1,4 +1,6 @@
-"""A run directory that lacks something, or holds something else: the report is replaced whole, or one line says why not."""
+"""A run directory that lacks something, or holds something else: the report is replaced whole, or one line says why
+not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The report of every algorithm, variant and mechanism that runs says what was asked of the gate, in which pattern, and no more."""
+"""The report of every algorithm, variant and mechanism that runs says what was asked of the gate, in which pattern, and
+no more.
+"""
 
 from __future__ import annotations
 

@@ -77,13 +77,18 @@ def test_of_a_nonconvex_problem_no_optimum_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("raw", "finding", "claim"),
     [
-        (scenario({"algorithm.variant": "published", **GAUSSIAN}), "recal 1.1", "ε = 50, δ = 1 × 10⁻⁵ (claimed, not upheld)"),
+        (
+            scenario({"algorithm.variant": "published", **GAUSSIAN}),
+            "recal 1.1",
+            "ε = 50, δ = 1 × 10⁻⁵ (claimed, not upheld)",
+        ),
         (
             iadmm({"algorithm.variant": "published", "algorithm.gamma": [0.5, 2.0], "privacy": None}),
-            "iadmm 3.1", "The published method claims no ε",
+            "iadmm 3.1",
+            "The published method claims no ε",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_published_walk_says_what_is_wrong_with_it(tmp_path, raw, finding, claim):
     text, _, said = shown(tmp_path, raw)
     assert f"Privacy claim not upheld: {finding}" in text
@@ -140,7 +145,7 @@ def test_of_a_long_solution_the_largest_entries_stand(tmp_path):
         ({"kind": "closed-walk", "cycle": [0, 1, 2, 1]}, "closed walk of 4 steps (no Hamiltonian cycle was found)"),
         (None, ""),
     ],
-)  # fmt: skip
+)
 def test_a_walk_has_words(walk, words):
     assert walk_words(walk) == words
 
@@ -174,7 +179,7 @@ def test_a_network_of_very_many_edges_is_counted_and_not_drawn(tmp_path, monkeyp
         ("logistic", 1.0, "laplace", "Huberised"),  # the L1 norm is not bounded by row_bound
         ("least-squares", 100.0, "gaussian", "Huberised"),  # no bound holds a residual
     ],
-)  # fmt: skip
+)
 def test_what_clipping_does_is_said_by_loss(kind, clip, mechanism, said):
     assert said in clipping({"kind": kind, "row_bound": 1.0}, clip, mechanism)
 

@@ -108,10 +108,25 @@ def test_a_plan_without_them_has_the_bytes_it_had():
         ("dgd", {"algorithm.finish": {"gossip": 0}}, r"algorithm\.finish\.gossip: found 0, expected"),
         ("dgd", {"algorithm.finish": {"gossip": 1001}}, r"algorithm\.finish\.gossip: found 1001, expected"),
         ("dgd", {"algorithm.finish": {}}, r"algorithm\.finish"),
-        ("dpp2", {"algorithm.finish": {"gossip": 2}, "algorithm.variant": "published", "algorithm.eta": 0.5, "algorithm.decay": 0.9, "algorithm.u_w": 0.1, "algorithm.u_e": 0.1, "privacy": None}, r"algorithm\.finish: found a section, expected none \(variant: published"),
+        (
+            "dpp2",
+            {
+                "algorithm.finish": {"gossip": 2},
+                "algorithm.variant": "published",
+                "algorithm.eta": 0.5,
+                "algorithm.decay": 0.9,
+                "algorithm.u_w": 0.1,
+                "algorithm.u_e": 0.1,
+                "privacy": None,
+            },
+            r"algorithm\.finish: "
+            r"found a section, "
+            r"expected none "
+            r"\(variant: published",
+        ),
         ("dgd", {"algorithm": {"name": "recal", "rounds": 20, "finish": {"gossip": 2}}}, r"algorithm\.finish: "),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused_in_one_line(name, over, line):
     with pytest.raises(InputError, match=line) as raised:
         scenario_from(scenario(name, over=over))

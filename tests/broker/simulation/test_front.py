@@ -97,14 +97,17 @@ def test_a_private_runs_public_plan_does_not_follow_the_data():
         ({"frame": FRAME.assign(who="x"), "label": "failed", "nodes": 2}, "column who: found"),
         ({"frame": FRAME.assign(age=np.nan), "label": "failed", "nodes": 2}, "column age: found an empty cell"),
         ({"frame": FRAME, "label": "failed", "nodes": 2, "set": PRIVATE}, "ranges: found none in a private run"),
-        ({"frame": FRAME, "label": "failed", "nodes": 2, "ranges": {"age": (0, 20)}, "set": PRIVATE}, "none of column load"),
+        (
+            {"frame": FRAME, "label": "failed", "nodes": 2, "ranges": {"age": (0, 20)}, "set": PRIVATE},
+            "none of column load",
+        ),
         ({"rows": AGE, "labels": LOAD, "nodes": 2}, r"rows: found shapes \(60,\)"),
         ({"frame": FRAME, "rows": AGE}, "found frame and rows, expected one of them"),
         ({"case": "case5"}, "zones: missing"),
         ({"scenario": "no-such"}, "no-such: no such file or scenario"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)  # fmt: skip
+)
 def test_what_is_wrong_is_one_line(how, words):
     with pytest.raises(InputError, match=words) as error:
         hushgrid.run(**how)

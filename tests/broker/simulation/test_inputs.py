@@ -13,9 +13,12 @@ rng = np.random.default_rng(1)
 PAIRS = [(A := rng.normal(size=(20 + i, 3)), np.where(A[:, 0] > 0, 1.0, -1.0)) for i in range(4)]
 RING = nx.cycle_graph(4)
 BASE = {
-    "hushgrid": 1, "name": "given", "seed": 3, "problem": {"kind": "logistic", "row_bound": 1.0, "data": {"normalize": "unit-rows"}},
+    "hushgrid": 1,
+    "name": "given",
+    "seed": 3,
+    "problem": {"kind": "logistic", "row_bound": 1.0, "data": {"normalize": "unit-rows"}},
     "privacy": {"adjacency": {"replace-one-record": {"clip": 1.0}}, "epsilon": 5.0},
-}  # fmt: skip
+}
 TOKEN = {"algorithm": {"name": "recal", "rounds": 12, "walk": "hamiltonian"}}
 ROUNDS = {"algorithm": {"name": "dgd", "rounds": 4, "step_size": 0.1}}
 
@@ -27,10 +30,14 @@ def test_arrays_and_a_graph_give_the_run_that_files_give(how, tmp_path):
     for i, (A, b) in enumerate(PAIRS):
         names.append(str(tmp_path / f"n{i}.npz"))
         np.savez(names[-1], A=A, b=b)
-    of_files = BASE | how | {
-        "network": {"kind": "ring", "nodes": 4},
-        "problem": BASE["problem"] | {"data": {"files": names, "normalize": "unit-rows"}},
-    }  # fmt: skip
+    of_files = (
+        BASE
+        | how
+        | {
+            "network": {"kind": "ring", "nodes": 4},
+            "problem": BASE["problem"] | {"data": {"files": names, "normalize": "unit-rows"}},
+        }
+    )
     from_files, from_arrays = run(of_files), run(BASE | how, data=PAIRS, graph=RING)
     assert from_files.solution.keys() == from_arrays.solution.keys()
     assert all(from_files.solution[k].tobytes() == from_arrays.solution[k].tobytes() for k in from_files.solution)
@@ -91,20 +98,35 @@ HOLE = [*PAIRS[:2], (np.array([[1.0, np.nan]]), np.ones(1)), PAIRS[3]]
         ({"data": WIDE}, "scenario: problem.data.arrays[3]: A: found 5 columns, expected 3 as the first array"),
         ({"data": HOLE}, "scenario: problem.data.arrays[2]: A[0, 1]: found nan, expected a finite number"),
         ({"data": [(A, b + 4) for A, b in PAIRS]}, "scenario: problem.data.arrays[0]: b[0]: found label"),
-        ({"data": [(A, b[1:]) for A, b in PAIRS]}, "scenario: problem.data.arrays[0]: found A (20, 3) and b (19,), expected"),
-        ({"data": [(A.astype(str), b) for A, b in PAIRS]}, "scenario: problem.data.arrays[0]: A: found type <U32, expected numbers"),
-        ({"data": [(np.ones(3), np.ones(3))]}, "data[0]: found A (3,) and b (3,), expected a pair (A, b) for each node"),
+        (
+            {"data": [(A, b[1:]) for A, b in PAIRS]},
+            "scenario: problem.data.arrays[0]: found A (20, 3) and b (19,), expected",
+        ),
+        (
+            {"data": [(A.astype(str), b) for A, b in PAIRS]},
+            "scenario: problem.data.arrays[0]: A: found type <U32, expected numbers",
+        ),
+        (
+            {"data": [(np.ones(3), np.ones(3))]},
+            "data[0]: found A (3,) and b (3,), expected a pair (A, b) for each node",
+        ),
         ({"data": [np.ones((3, 3))]}, "data[0]: too many values to unpack"),
         ({"data": [([[1, 2], [3]], [1, 1])]}, "data[0]: setting an array element"),
         ({"data": 7}, "data: found int, expected a pair (A, b) for each node"),
-        ({"data": PAIRS, "set": {"problem.data.files": ["a.npz"]}}, "scenario: problem.data: found files, arrays, expected one of"),
-        ({"data": PAIRS, "graph": RING, "set": {"network.radius": 1.0}}, "scenario: network.radius: found 1.0, expected none"),
+        (
+            {"data": PAIRS, "set": {"problem.data.files": ["a.npz"]}},
+            "scenario: problem.data: found files, arrays, expected one of",
+        ),
+        (
+            {"data": PAIRS, "graph": RING, "set": {"network.radius": 1.0}},
+            "scenario: network.radius: found 1.0, expected none",
+        ),
         ({"graph": nx.DiGraph(RING)}, "graph: found a directed graph, expected an undirected one"),
         ({"graph": nx.relabel_nodes(RING, {0: "a"})}, "graph: found node 'a', expected 0..3 (networkx.convert_node"),
         ({"graph": [[0, 1]]}, "graph: found list, expected an undirected networkx graph"),
         ({"data": PAIRS, "graph": nx.empty_graph(4)}, "scenario: network: found 4 parts"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_one_line(given, said):
     with pytest.raises(InputError) as error:
         run(BASE | TOKEN, **({"graph": RING} | given))

@@ -58,7 +58,9 @@ def test_with_next_to_no_noise_it_is_federated_averaging(tmp_path, step):
 
 @pytest.mark.runs
 def test_a_run_with_l1_reaches_the_optimum_of_its_problem(tmp_path):
-    """f_p is .1-strongly convex and .35-smooth, so with alpha = 1 each round brings x .9 times as near to x*, from 0 on."""
+    """f_p is .1-strongly convex and .35-smooth, so with alpha = 1 each round brings x .9 times as near to x*, from 0
+    on.
+    """
     result = run(unmasked(tmp_path, algorithm={"rounds": 150}, problem={"regularizer": {"l1": 0.02}}))
     assert result.relative_error <= 0.9**150
     assert np.any(result.solution["x"] == 0)
@@ -84,7 +86,10 @@ def test_a_run_that_is_played_for_tuning_ends_where_the_real_one_does(tmp_path):
 
 
 def test_a_regulariser_is_refused_beside_several_local_steps(tmp_path):
-    words = r"problem.regularizer: found a value, expected none .fedavg minimises sum_i f_i.x. over a box if local_updates is "
+    words = (
+        r"problem.regularizer: found a value, expected none .fedavg minimises sum_i f_i.x. over a box if "
+        r"local_updates is "
+    )
     with pytest.raises(InputError, match=words):
         run(unmasked(tmp_path, algorithm={"local_updates": 2}, problem={"regularizer": {"l1": 0.02}}))
 
@@ -97,8 +102,8 @@ def test_a_plan_without_momentum_has_the_bytes_it_had(tmp_path):
 
 @pytest.mark.runs
 def test_the_noise_of_the_mean_is_that_of_the_honest_sum(tmp_path):
-    """One round from zero by 60 seeds: the mean answer's deviation is sqrt(n) t_share/n, not the sqrt(h) larger one of answers
-    that are worth the claim by themselves."""
+    """One round from zero by 60 seeds: the mean answer's deviation is sqrt(n) t_share/n, not the sqrt(h) larger one of
+    answers that are worth the claim by themselves."""
     raw = masked(tmp_path, algorithm={"rounds": 1})
     exact = masked(tmp_path, algorithm={"rounds": 1, "variant": "none"})
     del exact["privacy"]
@@ -183,7 +188,9 @@ def test_a_report_says_what_more_corrupt_devices_mean_and_what_is_not_there_to_s
 
 @pytest.mark.runs
 def test_what_a_device_has_spent_is_one_number_where_devices_differ(tmp_path, hushgrid):
-    """A device with more rows moves a sum less, so that its ledger has less than the claim; a coordinator shares nothing."""
+    """A device with more rows moves a sum less, so that its ledger has less than the claim; a coordinator shares
+    nothing.
+    """
     raw = masked(tmp_path)
     files = raw["problem"]["data"]["files"]
     with np.load(files[0]) as kept:

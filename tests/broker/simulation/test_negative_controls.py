@@ -1,5 +1,7 @@
-"""Each way in which noise, clipping or counting could silently be wrong is caught: by a game that tells two neighbouring data
-sets apart more often than the spends allow, by counting answers, or by comparing what two devices say."""
+"""Each way in which noise, clipping or counting could silently be wrong is caught: by a game that tells two
+neighbouring data sets apart more often than the spends allow, by counting answers, or by comparing what two devices
+say.
+"""
 
 import json
 from math import inf, log
@@ -34,7 +36,9 @@ FAR, NEAR = (10.0, -10.0), (0.0, 10.0)  #: labels of the record that differs
 
 
 def lower_bound(one, other, games):
-    """Epsilon of at least this much, but for a chance of DOUBT: from hits among `games` (C. Clopper, E. Pearson, 1934)."""
+    """Epsilon of at least this much, but for a chance of DOUBT: from hits among `games` (C. Clopper, E. Pearson,
+    1934).
+    """
     low = beta.ppf(DOUBT / 2, one, games - one + 1) if one else 0.0
     high = beta.ppf(1 - DOUBT / 2, other + 1, games - other) if other < games else 1.0
     return log(low / high) if low > 0 else -inf
@@ -62,7 +66,9 @@ def played(pair, half, questions, games):
 
 
 def excess(pair, questions, values, games=GAMES):
-    """By how much the epsilon that a game finds passes the spends' one, over all events; `values`: answers without noise."""
+    """By how much the epsilon that a game finds passes the spends' one, over all events; `values`: answers without
+    noise.
+    """
     pair.halves[1].stream = type(pair.halves[1].stream)(99)  # noise of its own
     (one, named), (other, _) = (played(pair, half, questions, games) for half in pair.halves)
     half_a_step = pair.halves[0].member.driver.gate.lattice.g / 2
@@ -89,7 +95,9 @@ def gradients(labels=FAR):
 
 
 def sensors(held, directory, labels=FAR):
-    """Rows of one feature, of which one is not zero and differs in its label: its clipped gradient at x = 0 is -1 or 1."""
+    """Rows of one feature, of which one is not zero and differs in its label: its clipped gradient at x = 0 is -1 or
+    1.
+    """
     A, b = np.zeros((ROWS, 1)), np.zeros(ROWS)
     A[0], b[0] = 1.0, 1.0
     files = [rows_file(directory / n, A, v * b, CLIP, (-10.0, 10.0)) for n, v in zip("ab", labels, strict=True)]
@@ -98,10 +106,12 @@ def sensors(held, directory, labels=FAR):
 
 def asked():
     over = {
-        "problem.kind": "least-squares", "problem.data": {"synthetic": {"rows": ROWS, "features": 1}, "normalize": "unit-rows"},
-        "algorithm": {"name": "dgd", "rounds": 2, "step_size": 0.1}, "privacy.epsilon": 2.0,
+        "problem.kind": "least-squares",
+        "problem.data": {"synthetic": {"rows": ROWS, "features": 1}, "normalize": "unit-rows"},
+        "algorithm": {"name": "dgd", "rounds": 2, "step_size": 0.1},
+        "privacy.epsilon": 2.0,
         "problem.l2": 0.0,
-    }  # fmt: skip
+    }
     return json.loads(encode_plan(prepare(scenario_from(scenario(over))).plan))
 
 
@@ -179,7 +189,9 @@ class Forgetful:
 
 @pytest.mark.runs
 def test_the_game_is_near_to_what_was_paid_for(tmp_path, monkeypatch):
-    """It has power: of the honest gate's epsilon 1 it finds most. Of 5000 games, chances .5 and .18 are known to .07 and .15, relative."""
+    """It has power: of the honest gate's epsilon 1 it finds most. Of 5000 games, chances .5 and .18 are known to .07
+    and .15, relative.
+    """
     pair = sensors(monkeypatch, tmp_path)
     assert pair.plan(asked())
     found = excess(pair, X[:1], [v[:1] for v in gradients()], games=5000)

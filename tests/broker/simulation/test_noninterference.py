@@ -1,5 +1,5 @@
-"""Beside the gates' answers nothing leads from private data to the outside: with the answers' values held still, two data
-sets give the same bytes of everything, for every algorithm and mode, on a quiet network and where nodes crash."""
+"""Beside the gates' answers nothing leads from private data to the outside: with the answers' values held still, two
+data sets give the same bytes of everything, for every algorithm and mode, on a quiet network and where nodes crash."""
 
 from pathlib import Path
 

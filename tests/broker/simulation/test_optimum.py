@@ -72,7 +72,9 @@ def normal_equations(losses, r) -> tuple[list, list]:
 
 
 def true_optimum(losses, r, near) -> list:
-    """The exact optimum of strongly convex least squares: solved on the face of `near`, its conditions checked exactly."""
+    """The exact optimum of strongly convex least squares: solved on the face of `near`, its conditions checked
+    exactly.
+    """
     H, h = normal_equations(losses, r)
     l1, box, d = len(losses) * Fraction(r.l1), r.box, len(h)
     x = exact(near)
@@ -123,8 +125,16 @@ def test_an_ill_conditioned_ridge_is_right_to_the_last_place_where_doubles_would
 def test_one_coordinate_has_a_closed_form():
     # F(x) = n/2 (x - 3)^2: soft threshold, shrinkage, box
     losses = [Loss(Objective(kind="least-squares"), np.ones((2, 1)), np.array([2.0, 4.0])) for _ in range(5)]
-    for r, x in (({}, 3.0), ({"l1": 1.0}, 2.0), ({"l2": 0.5}, 2.0), ({"l1": 1.0, "l2": 1.0}, 1.0),
-                 ({"l1": 3.0}, 0.0), ({"l1": 8.0}, 0.0), ({"box": 0.25}, 0.25), ({"l1": 1.0, "box": 0.3}, 0.3)):  # fmt: skip
+    for r, x in (
+        ({}, 3.0),
+        ({"l1": 1.0}, 2.0),
+        ({"l2": 0.5}, 2.0),
+        ({"l1": 1.0, "l2": 1.0}, 1.0),
+        ({"l1": 3.0}, 0.0),
+        ({"l1": 8.0}, 0.0),
+        ({"box": 0.25}, 0.25),
+        ({"l1": 1.0, "box": 0.3}, 0.3),
+    ):
         found = optimum(losses, Regularizer(**r))
         assert found.x == pytest.approx([x], rel=2 * U, abs=0)
         assert found.value == pytest.approx(5 * ((x - 3) ** 2 / 2 + 0.5 + Regularizer(**r).value(np.array([x]))))

@@ -1,4 +1,6 @@
-"""What a private run over rows leaves is a function of gate answers and public data: of every byte, and tried by attack."""
+"""What a private run over rows leaves is a function of gate answers and public data: of every byte, and tried by
+attack.
+"""
 
 import numpy as np
 import pytest
@@ -80,7 +82,8 @@ def test_of_a_published_run_he_has_every_gradient():
     seen = list(gradients_overheard({"algorithm.variant": "published", "privacy.epsilon": 0.1}))
     assert len(seen) == 195  # 199 tokens; of each node's last visit the next one would tell
     largest = max(float(np.max(np.abs(g))) for g, _ in seen)
-    # 1/beta = 10 times the rounding of tokens as large as the noise, summed up over 50 visits; the noise stays out of it.
+    # 1/beta = 10 times the rounding of tokens as large as the noise, summed up over 50 visits; the noise stays out of
+    # it.
     assert max(float(np.max(np.abs(g - true))) for g, true in seen) <= 1e-8 * max(largest, 1.0)
 
 
@@ -92,6 +95,7 @@ def test_of_a_guarded_run_he_has_what_the_gate_gave_noise_and_all():
         setup.lattices[0].expected_l1 * setup.public.size
     )  # of an answer's noise; nothing is clipped: |a| <= 1 and the slope is below 1
     missed = np.array([float(np.sum(np.abs(g - true))) for g, true in seen])
-    # 585 normals: their mean size is known to .76/sqrt(585) = 3 %; five times that, and the noise dwarfs gradients below 1.
+    # 585 normals: their mean size is known to .76/sqrt(585) = 3 %; five times that, and the noise dwarfs gradients
+    # below 1.
     assert abs(np.mean(missed) / expected - 1) < 0.16
     assert expected > 3

@@ -42,7 +42,8 @@ def test_nothing_computed_from_raw_data_or_from_the_noise_is_filled(tmp_path, mo
     result = json.loads((tmp_path / "out/result.json").read_text())
     assert result["privacy"]["upheld"] is True
     told = [name for name in (*RAW, *POWER) if result[name] is not None]
-    # The noisy loads of mode input are one answer: what is computed from them and the released flows is post-processing.
+    # The noisy loads of mode input are one answer: what is computed from them and the released flows is
+    # post-processing.
     assert told == ([] if mode == "objective" else ["objective", "optimality_gap", *POWER])
     header, *rows = [line.split(",") for line in (tmp_path / "out/history.csv").read_text().splitlines()]
     assert {row[header.index(name)] for row in rows for name in ("objective", "noise_l1")} == {""}

@@ -1,4 +1,5 @@
-"""Random zones of the public cases, with buses that end ties to several zones, zones of one bus, and zones without generators.
+"""Random zones of the public cases, with buses that end ties to several zones, zones of one bus, and zones without
+generators.
 
 Whatever the zones are they come to the least cost and its prices, and the bound that they prove is one.
 """

@@ -28,12 +28,26 @@ RUNS = {
     "star, the noisy loads": ZONES | {"privacy": ZONES["privacy"] | {"mode": "input"}},
     "star, seeded, trajectory": ZONES | {"seed": 1, "run": {"record": "trajectory"}},
     "token": DATA | {"algorithm": {"name": "recal", "rounds": 10, "walk": "hamiltonian"}},
-    "token, not private": DATA | {"algorithm": {"name": "iadmm", "rho": 1.0, "rounds": 9, "variant": "none"}, "privacy": None},
+    "token, not private": DATA
+    | {"algorithm": {"name": "iadmm", "rho": 1.0, "rounds": 9, "variant": "none"}, "privacy": None},
     "neighbours": DATA | {"algorithm": {"name": "dgd", "rounds": 5, "step_size": 0.1}, "run": {"record": "transcript"}},
     "neighbours, published": DATA
-    | {"algorithm": {"name": "dpp2", "rounds": 3, "alpha": 0.4, "beta": 0.1, "rho": 0.3, "variant": "published",
-                     "eta": 0.5, "decay": 0.9, "u_w": 0.1, "u_e": 0.1}, "privacy": None},
-}  # fmt: skip
+    | {
+        "algorithm": {
+            "name": "dpp2",
+            "rounds": 3,
+            "alpha": 0.4,
+            "beta": 0.1,
+            "rho": 0.3,
+            "variant": "published",
+            "eta": 0.5,
+            "decay": 0.9,
+            "u_w": 0.1,
+            "u_e": 0.1,
+        },
+        "privacy": None,
+    },
+}
 
 
 def test_there_is_a_run_of_every_pattern():

@@ -15,8 +15,10 @@ from tests.support.scenarios.seeded_walks import BACK_AND_FORTH, TRAJECTORY, set
 
 
 @pytest.mark.parametrize(
-    ("walk", "answers"), [("random", [10] * 4), ("hamiltonian", [5] * 4), (BACK_AND_FORTH, [8, 8, 2, 2])], ids=["random", "cycle", "given"]
-)  # fmt: skip
+    ("walk", "answers"),
+    [("random", [10] * 4), ("hamiltonian", [5] * 4), (BACK_AND_FORTH, [8, 8, 2, 2])],
+    ids=["random", "cycle", "given"],
+)
 def test_answers_are_as_many_as_the_walk_asks_for_of_a_node(walk, answers):
     made = setup(scenario({"algorithm.walk": walk}))
     assert list(made.plan.caps) == answers

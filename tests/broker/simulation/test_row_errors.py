@@ -43,31 +43,67 @@ WRONG = {
     "a label that is none": (files("labels.npz", *GOOD[1:]), "{at}/labels.npz: b[2]: found label 2, expected -1 or 1"),
     "another width": (files(*GOOD[:3], "wide.npz"), "{at}/wide.npz: A: found 4 columns, expected 3 as the first file"),
     "a number that is none": (files(*GOOD[:3], "nan.npz"), "{at}/nan.npz: A[0, 0]: found nan, expected a finite"),
-    "a row beyond the bound": (files(*GOOD[:3], "long.npz"), "problem.data: node n3: row 3: found norm 1.5, expected at most row_bound 1"),
+    "a row beyond the bound": (
+        files(*GOOD[:3], "long.npz"),
+        "problem.data: node n3: row 3: found norm 1.5, expected at most row_bound 1",
+    ),
     "fewer files than nodes": (files(*GOOD[:3]), "problem.data: found 3 nodes, expected 4 (network.nodes)"),
     "another number of nodes": ({"problem.data.nodes": 5}, "problem.data: found 5 nodes, expected 4 (network.nodes)"),
     "two sources": ({"problem.data.libsvm": "rows.txt"}, "problem.data: found libsvm, synthetic, expected one of"),
-    "no source": ({"problem.data": {}}, "problem.data: found no source, expected one of files, libsvm, csv, idx, leaf, synthetic"),
+    "no source": (
+        {"problem.data": {}},
+        "problem.data: found no source, expected one of files, libsvm, csv, idx, leaf, synthetic",
+    ),
     "a bad LIBSVM line": ({"problem.data": {"libsvm": "rows.txt"}}, "{at}/rows.txt:2: found value 'x', expected"),
     "a bad CSV line": ({"problem.data": {"csv": "rows.csv"}}, "{at}/rows.csv:3: found 2 fields, expected 3"),
     "fewer rows than nodes": ({"problem.data": {"csv": "few.csv"}}, "{at}/few.csv: found 2 rows for 4 nodes, expected"),
-    "rows on devices": ({"problem.data": {"devices": {"features": 3, "rows": 5}}}, "problem.data.devices: found rows that are on devices"),
-    "a class too many": ({"problem.kind": "softmax", "problem.classes": 2}, "problem.data: node n0: row 4: found label 2, expected 0..1 (softmax)"),
-    "a network in parts": (edges([0, 1], [2, 3]), "network: found 2 parts, [0, 1] one of them, expected a connected graph"),
+    "rows on devices": (
+        {"problem.data": {"devices": {"features": 3, "rows": 5}}},
+        "problem.data.devices: found rows that are on devices",
+    ),
+    "a class too many": (
+        {"problem.kind": "softmax", "problem.classes": 2},
+        "problem.data: node n0: row 4: found label 2, expected 0..1 (softmax)",
+    ),
+    "a network in parts": (
+        edges([0, 1], [2, 3]),
+        "network: found 2 parts, [0, 1] one of them, expected a connected graph",
+    ),
     "an edge to nowhere": (edges([0, 4]), "network: found edge [0, 4], expected two different nodes of 0..3"),
     "no radius": ({"network.kind": "geometric"}, "network.radius: missing, expected a value (kind geometric)"),
     "a radius of a ring": ({"network.radius": 0.3}, "network.radius: found 0.3, expected none (kind ring)"),
-    "a walk too short": ({"algorithm.walk": [0, 1]}, "algorithm.walk: found 2 nodes, expected one for each of 20 activations"),
-    "a walk off the edges": ({"algorithm.walk": [0, 2] * 10}, "algorithm.walk[1]: found a hop from 0 to 2, expected one along an edge"),
-    "a walk off the network": ({"algorithm.walk": [0, 4] * 10}, "algorithm.walk[1]: found node 4, expected one of 0..3"),
-    "too few stepsizes": ({"algorithm.alpha": [0.1] * 3}, "algorithm.alpha: found 3 numbers, expected one for each of 4 nodes"),
-    "too many stepsizes": ({"algorithm.alpha": [0.1] * 5}, "algorithm.alpha: found 5 numbers, expected one for each of 4 nodes"),
+    "a walk too short": (
+        {"algorithm.walk": [0, 1]},
+        "algorithm.walk: found 2 nodes, expected one for each of 20 activations",
+    ),
+    "a walk off the edges": (
+        {"algorithm.walk": [0, 2] * 10},
+        "algorithm.walk[1]: found a hop from 0 to 2, expected one along an edge",
+    ),
+    "a walk off the network": (
+        {"algorithm.walk": [0, 4] * 10},
+        "algorithm.walk[1]: found node 4, expected one of 0..3",
+    ),
+    "too few stepsizes": (
+        {"algorithm.alpha": [0.1] * 3},
+        "algorithm.alpha: found 3 numbers, expected one for each of 4 nodes",
+    ),
+    "too many stepsizes": (
+        {"algorithm.alpha": [0.1] * 5},
+        "algorithm.alpha: found 5 numbers, expected one for each of 4 nodes",
+    ),
     # L_i = 1/4 + .1, for rows of norm 1
-    "a stepsize too large": ({"algorithm.alpha": 1.5}, "algorithm.alpha: found 1.5 for n0, expected less than 2/(L_i + 1) = 1.48148"),
+    "a stepsize too large": (
+        {"algorithm.alpha": 1.5},
+        "algorithm.alpha: found 1.5 for n0, expected less than 2/(L_i + 1) = 1.48148",
+    ),
     "no noise so large": ({"privacy.epsilon": 1e-6, "algorithm.rounds": 10**6}, "privacy: noise: epsilon 3.98"),
     "too few caps": ({"privacy.answers": [5, 5]}, "privacy.answers: found 2 numbers, expected one for each of 4 nodes"),
-    "a decay too fast": (GAUSSIAN | {"algorithm.variant": "published", "algorithm.decay": 1e9, "algorithm.rounds": 2000}, "n0: decay: found R = 1e+09 over 561 answers, expected R >= 1"),
-}  # fmt: skip
+    "a decay too fast": (
+        GAUSSIAN | {"algorithm.variant": "published", "algorithm.decay": 1e9, "algorithm.rounds": 2000},
+        "n0: decay: found R = 1e+09 over 561 answers, expected R >= 1",
+    ),
+}
 
 
 @pytest.mark.parametrize("wrong", WRONG)
@@ -87,7 +123,9 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(wrong, place, monkeypa
     assert sorted(place.iterdir()) == before
 
 
-@pytest.mark.parametrize("wrong", [name for name in WRONG if name not in ("rows on devices", "no noise so large", "a decay too fast")])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong", [name for name in WRONG if name not in ("rows on devices", "no noise so large", "a decay too fast")]
+)
 def test_check_says_the_same(wrong, place, monkeypatch, capfd):
     over, line = WRONG[wrong]
     (place / "s.yaml").write_text(yaml.safe_dump(scenario(over)))

@@ -122,9 +122,13 @@ def test_the_figures_are_those_of_the_contract(tmp_path):
 
 @pytest.mark.parametrize(
     ("raw", "token", "own"),
-    [(scenario(), ("x", "u"), ("y", "lam")), (iadmm(), ("z",), ("x", "y")), (iadmm({"algorithm.name": "wadmm"}), ("z",), ("x", "y"))],
+    [
+        (scenario(), ("x", "u"), ("y", "lam")),
+        (iadmm(), ("z",), ("x", "y")),
+        (iadmm({"algorithm.name": "wadmm"}), ("z",), ("x", "y")),
+    ],
     ids=["recal", "iadmm", "wadmm"],
-)  # fmt: skip
+)
 def test_a_trajectory_has_the_token_from_its_start_and_the_active_nodes_state(raw, token, own, tmp_path):
     run(raw | {"run": {"record": "trajectory"}}, out=tmp_path / "out")
     t = files_of(tmp_path / "out")[3]
@@ -139,10 +143,23 @@ def test_a_private_run_shows_what_it_costs_and_no_figure_of_rows_or_noise(tmp_pa
     run(scenario(), out=tmp_path / "out")
     result, history, solution, trajectory = files_of(tmp_path / "out")
     assert list(history) == [
-        "round", "objective", "consensus_residual", "max_violation", "noise_l1", "noise_l1_expected", "messages", "bytes",
+        "round",
+        "objective",
+        "consensus_residual",
+        "max_violation",
+        "noise_l1",
+        "noise_l1_expected",
+        "messages",
+        "bytes",
         *(f"epsilon_{name}" for name in NODES),
-    ]  # fmt: skip
-    assert {*history["objective"], *history["noise_l1"], result["objective"], result["optimality_gap"], result["relative_error"]} == {"", None}  # fmt: skip
+    ]
+    assert {
+        *history["objective"],
+        *history["noise_l1"],
+        result["objective"],
+        result["optimality_gap"],
+        result["relative_error"],
+    } == {"", None}
     assert min(map(float, history["noise_l1_expected"])) > 0
     assert sorted(solution) == ["x", *(f"x_{name}" for name in NODES)]
     assert trajectory == {}
@@ -189,7 +206,8 @@ def test_published_RECAL_says_why_its_claim_does_not_hold(tmp_path):
 def test_DP_RECALs_noise_decays_by_the_square_root_of_R_an_answer():
     over = DP_RECAL | {"algorithm.decay": 100.0, "algorithm.walk": "hamiltonian", "algorithm.rounds": 20, "seed": 1}
     noise = run(scenario(over)).history["noise_l1"]
-    # A block is one answer of each node: the sum of 12 normals' sizes, twice or half of it are 4 standard deviations off.
+    # A block is one answer of each node: the sum of 12 normals' sizes, twice or half of it are 4 standard deviations
+    # off.
     assert all(a / 20 < b < a / 5 for a, b in pairwise(noise))
 
 
@@ -233,13 +251,17 @@ def test_a_nonconvex_problem_has_an_objective_and_no_optimum_to_compare_with():
 @pytest.mark.parametrize(
     "network",
     [
-        {"kind": "ring", "nodes": 4}, {"kind": "path", "nodes": 4}, {"kind": "star", "nodes": 4},
-        {"kind": "complete", "nodes": 4}, {"kind": "grid", "nodes": 4}, {"kind": "edges", "edges": [[0, 1], [1, 2], [2, 3]]},
+        {"kind": "ring", "nodes": 4},
+        {"kind": "path", "nodes": 4},
+        {"kind": "star", "nodes": 4},
+        {"kind": "complete", "nodes": 4},
+        {"kind": "grid", "nodes": 4},
+        {"kind": "edges", "edges": [[0, 1], [1, 2], [2, 3]]},
         {"kind": "geometric", "nodes": 4, "radius": 0.9, "seed": 0},
         {"kind": "erdos-renyi", "nodes": 4, "density": 0.7, "seed": 0},
     ],
     ids=lambda network: network["kind"],
-)  # fmt: skip
+)
 def test_a_walk_keeps_to_the_edges_of_its_network(network):
     active = run(scenario(TRAJECTORY | {"network": network}, seed=1)).trajectory["active"].tolist()
     edges = set(Network(**network).build().edges)
@@ -329,7 +351,8 @@ def test_a_plan_beyond_the_budget_is_refused_before_the_first_answer(tmp_path):
 
 
 def test_an_answer_that_cannot_be_covered_ends_the_run_in_one_sentence_and_what_was_spent_stays(tmp_path):
-    # A change so small that it covers the rounding of the gradient near 0 only, and noise that leads far away from there.
+    # A change so small that it covers the rounding of the gradient near 0 only, and noise that leads far away from
+    # there.
     loss = setup(scenario()).losses[0]
     change = 1.005 * rounding(loss, np.zeros(3), 1) / (ROUNDING / 2)
     tiny = {

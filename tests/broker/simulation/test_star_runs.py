@@ -141,7 +141,9 @@ def test_output_perturbation_leaves_the_box_and_projected_it_does_not():
 
 @pytest.mark.runs
 def test_in_a_slack_box_output_perturbation_is_objective_perturbation_of_the_same_sensitivity():
-    """Remark 3.1: noise xi behind the step is noise -xi/gain on the gradient; (6.4) counts half of what a record moves."""
+    """Remark 3.1: noise xi behind the step is noise -xi/gain on the gradient; (6.4) counts half of what a record
+    moves.
+    """
     over = GAUSSIAN | TRAJECTORY | {"seed": 1, "privacy.epsilon": 5.0, "algorithm.variant": "published"}
     over |= {"problem.box": 1e6, "algorithm.rho": 1.0, "algorithm.rounds": 1}
     found = {mode: run(star(over | {"privacy.mode": mode})) for mode in ("objective", "output")}
@@ -153,7 +155,9 @@ def test_in_a_slack_box_output_perturbation_is_objective_perturbation_of_the_sam
 
 @pytest.mark.parametrize("clip", [0.05, 1.0])
 def test_output_perturbation_clips_as_the_gate_does(clip):
-    """Else it would be given a gradient that the gate's noise has no part of: with little noise both are near each other."""
+    """Else it would be given a gradient that the gate's noise has no part of: with little noise both are near each
+    other.
+    """
     over = GAUSSIAN | TRAJECTORY | {"seed": 1, "privacy.epsilon": 1e6, "algorithm.rho": 1.0, "problem.box": 100.0}
     over |= {"privacy.adjacency": {"replace-one-record": {"clip": clip}}, "problem.scale": 4.0}
     at_the_gate = run(star(over)).trajectory

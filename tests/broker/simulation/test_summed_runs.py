@@ -1,4 +1,6 @@
-"""Sums of declared statistics end to end in one process: what they say, their noise, what is claimed, paid and refused."""
+"""Sums of declared statistics end to end in one process: what they say, their noise, what is claimed, paid and
+refused.
+"""
 
 import csv
 from math import sqrt
@@ -130,21 +132,42 @@ def test_games_at_the_gate_show_no_more_than_is_claimed_and_most_of_it(tmp_path,
 @pytest.mark.parametrize(
     ("over", "words"),
     [
-        ({"algorithm": {"name": "fedavg", "rounds": 3, "step_size": 1.0}}, "algorithm.name: found fedavg, expected sum"),
+        (
+            {"algorithm": {"name": "fedavg", "rounds": 3, "step_size": 1.0}},
+            "algorithm.name: found fedavg, expected sum",
+        ),
         ({"algorithm": {"name": "sum", "rounds": 2}}, "algorithm.rounds"),
         ({"network": {"kind": "ring", "nodes": 4}}, "network: found a section, expected none"),
-        ({"privacy": {"adjacency": {"bounded-change": 0.1}}}, "privacy.adjacency: found .*, expected replace-one-record"),
-        ({"privacy": {"adjacency": {"replace-one-record": {"clip": 2.0}}}, "kind": "histogram"}, "clip: found 2, expected 1"),
-        ({"privacy": {"mechanism": "laplace", "delta": None, "accountant": None}, "kind": "gram"}, "found laplace, expected gaussian"),
-        ({"privacy": {"sensitivity": "pointwise"}, "masked": False}, "found sum, expected an algorithm that asks for gradients .privacy.sensitivity: pointwise"),
-        ({"privacy": {"schedule": {"growth": 1.1}}, "masked": False}, "found sum, expected an algorithm that asks for gradients"),
+        (
+            {"privacy": {"adjacency": {"bounded-change": 0.1}}},
+            "privacy.adjacency: found .*, expected replace-one-record",
+        ),
+        (
+            {"privacy": {"adjacency": {"replace-one-record": {"clip": 2.0}}}, "kind": "histogram"},
+            "clip: found 2, expected 1",
+        ),
+        (
+            {"privacy": {"mechanism": "laplace", "delta": None, "accountant": None}, "kind": "gram"},
+            "found laplace, expected gaussian",
+        ),
+        (
+            {"privacy": {"sensitivity": "pointwise"}, "masked": False},
+            "found sum, expected an algorithm that asks for gradients .privacy.sensitivity: pointwise",
+        ),
+        (
+            {"privacy": {"schedule": {"growth": 1.1}}, "masked": False},
+            "found sum, expected an algorithm that asks for gradients",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_such_sum_is_refused_in_one_line(tmp_path, over, words):
     over = dict(over)
-    raw = summed(tmp_path, over.pop("kind", "total"), masked=over.pop("masked", "mechanism" not in str(over)), **{
-        key: value for key, value in over.items() if key != "algorithm"
-    })  # fmt: skip
+    raw = summed(
+        tmp_path,
+        over.pop("kind", "total"),
+        masked=over.pop("masked", "mechanism" not in str(over)),
+        **{key: value for key, value in over.items() if key != "algorithm"},
+    )
     raw["privacy"] = {k: v for k, v in raw["privacy"].items() if v is not None}
     raw |= {"algorithm": over.get("algorithm", raw["algorithm"])}
     with pytest.raises(InputError, match=words) as refused:

@@ -45,7 +45,9 @@ def test_they_are_those_of_a_second_formulation(name, of):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_generator_strictly_inside_its_limits_has_its_bus_price(name, of):
-    """Its bound multipliers are at most the complementarity over the room that is left, its own row's error the other."""
+    """Its bound multipliers are at most the complementarity over the room that is left, its own row's error the
+    other.
+    """
     case, found = load(name), of(name)
     g, at = case.generators, case.index(case.generators.bus)
     room = np.minimum(found.p_g - g.p_min, g.p_max - found.p_g)

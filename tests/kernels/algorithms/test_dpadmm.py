@@ -1,4 +1,6 @@
-"""The ADMM family's private rivals: without noise they are what they perturb, with the gate's they cost what the plan says."""
+"""The ADMM family's private rivals: without noise they are what they perturb, with the gate's they cost what the plan
+says.
+"""
 
 import numpy as np
 import pytest
@@ -40,9 +42,13 @@ def test_dual_variable_perturbation_is_guarded_admm():
     fs, neighbours = stored()
     noise = np.random.default_rng(2).normal(size=(4, 20, 3))
     one, two = (
-        sent(nodes(fs, neighbours, machine, params, [Data(f, e) for f, e in zip(fs, noise, strict=True)], variant="guarded"))
+        sent(
+            nodes(
+                fs, neighbours, machine, params, [Data(f, e) for f, e in zip(fs, noise, strict=True)], variant="guarded"
+            )
+        )
         for machine, params in ((dpadmm, None), (radmm, radmm.Conventional))
-    )  # fmt: skip
+    )
     assert np.array_equal(one, two)
 
 
@@ -54,7 +60,9 @@ class Output(Data):
 
 
 def test_primal_variable_perturbation_goes_on_from_what_was_sent():
-    """(8)-(9) written out over all nodes, the noise added once, to f_i: the dual and the next minimiser see no other f_i."""
+    """(8)-(9) written out over all nodes, the noise added once, to f_i: the dual and the next minimiser see no other
+    f_i.
+    """
     fs, neighbours = stored()
     noise = np.random.default_rng(2).normal(size=(4, 6, 3))
     gates = [Output(f, e) for f, e in zip(fs, noise, strict=True)]

@@ -56,7 +56,9 @@ def test_with_the_noise_he_reads_them_with_exactly_the_second_tiers_noise():
 
 
 def test_a_secret_eta_is_recovered_from_the_second_message_of_every_round_on():
-    """d^1 = y^0 and x^{k+1} = x^k - G z^k are known from what was sent: y^{k+1} - x^{k+1} = (1 - eta) d^{k+1} tells eta."""
+    """d^1 = y^0 and x^{k+1} = x^k - G z^k are known from what was sent: y^{k+1} - x^{k+1} = (1 - eta) d^{k+1} tells
+    eta.
+    """
     etas = tuple(V["eta"])
     heard = heard_from(published(FUNCTIONS, STORED, etas, x0=V["x0"]))
     G = NUMBERS["alpha"] * np.eye(N) - NUMBERS["beta"] * V["P"]
@@ -72,8 +74,8 @@ def test_a_secret_eta_is_recovered_from_the_second_message_of_every_round_on():
 
 
 def loss_of_privacy(params, delta, M):
-    """ln P(messages | f)/P(messages | f'), two functions whose gradients differ by delta everywhere, for noise of f that
-    lies beyond that of f' on every coordinate: an event of positive probability, throughout which it is the same.
+    """ln P(messages | f)/P(messages | f'), two functions whose gradients differ by delta everywhere, for noise of f
+    that lies beyond that of f' on every coordinate: an event of positive probability, throughout which it is the same.
 
     Two nodes: node 0 plays the game; its noise under f' is what gives the same messages.
     """

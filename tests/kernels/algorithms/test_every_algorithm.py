@@ -1,4 +1,6 @@
-"""What every registered algorithm must be, whatever it is called: read from its own declaration, tried on its own examples."""
+"""What every registered algorithm must be, whatever it is called: read from its own declaration, tried on its own
+examples.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,8 @@ Raw = dict[str, Any]
 ROUNDS = {"star": 4, "token": 12, "neighbours": 6}  #: three a node where a token walks around the ring
 #: Of three features: no gradient of a row within 1 is longer than sqrt(3) in L1, so that nothing is clipped.
 UNCLIPPED = {"privacy.adjacency": {"replace-one-record": {"clip": 2.0}}}
-#: A small guarded scenario of each kind of problem, and how near two runs of it come that differ in rounding alone: a solver
-#: of convex programs stops at its own tolerance.
+#: A small guarded scenario of each kind of problem, and how near two runs of it come that differ in rounding alone: a
+#: solver of convex programs stops at its own tolerance.
 SMALL: dict[str, tuple[Raw, float]] = {
     "data": (record_scenarios.scenario(UNCLIPPED), 1e-9),
     "statistics": (sums(), 1e-9),

@@ -1,4 +1,6 @@
-"""Federated averaging and FedProx: what their papers say of one local step, of many, of the proximal term and of momentum."""
+"""Federated averaging and FedProx: what their papers say of one local step, of many, of the proximal term and of
+momentum.
+"""
 
 from math import inf
 

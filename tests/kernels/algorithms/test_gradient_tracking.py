@@ -73,7 +73,9 @@ def test_a_gate_is_asked_once_a_gradient_and_the_sum_of_y_has_the_noise_of_the_l
 @pytest.mark.runs
 @pytest.mark.parametrize(("part", "stable"), [(0.98, True), (1.05, False)])
 def test_its_bound_is_that_of_the_smallest_eigenvalue_of_W(part, stable):
-    """Least squares of the same curvature h = 1 at three nodes on a path: alpha < (1 + w)^2/2, w the smallest eigenvalue."""
+    """Least squares of the same curvature h = 1 at three nodes on a path: alpha < (1 + w)^2/2, w the smallest
+    eigenvalue.
+    """
     graph = Network(kind="path", nodes=3).build()
     rows = np.sqrt(D) * np.eye(D)
     fs = [Loss(Objective(kind="least-squares"), rows, np.full(D, float(i**2))) for i in range(3)]

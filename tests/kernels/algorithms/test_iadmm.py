@@ -1,4 +1,6 @@
-"""I-ADMM, PI-ADMM1 and 2, W-ADMM: the papers' vectors, the conserved sum, the limit, and what the token tells (Finding 3.1)."""
+"""I-ADMM, PI-ADMM1 and 2, W-ADMM: the papers' vectors, the conserved sum, the limit, and what the token tells (Finding
+3.1).
+"""
 
 import msgspec
 import numpy as np
@@ -108,7 +110,9 @@ def test_W_ADMM_reaches_it_on_a_random_walk():
 
 @pytest.mark.runs
 def test_the_printed_sign_of_algorithm_2_tends_to_a_wrong_point_and_the_right_one_does_not():
-    """y^0 = -rho v leaves N z - sum(x - y/rho) = -2 sum v for ever: where all agree, sum f_i' = sum y_i = -2 rho sum v."""
+    """y^0 = -rho v leaves N z - sum(x - y/rho) = -2 sum v for ever: where all agree, sum f_i' = sum y_i = -2 rho sum
+    v.
+    """
     fs, graph = losses("least-squares", 6, 20, 3, 4, l2=0.2), network("ring")
     limits = {}
     for sign in (1.0, -1.0):

@@ -1,4 +1,6 @@
-"""Algorithm 3.1 of Ryu and Kim (2022), line by line: the paper's sentences, a naive twin of each kernel, wrong arguments."""
+"""Algorithm 3.1 of Ryu and Kim (2022), line by line: the paper's sentences, a naive twin of each kernel, wrong
+arguments.
+"""
 
 from math import inf, sqrt
 

@@ -1,4 +1,6 @@
-"""Algorithm 3.1 on rows, all nodes sharing all of x in a box: stored iterates, its identities, and Theorems 5.3 to 5.5."""
+"""Algorithm 3.1 on rows, all nodes sharing all of x in a box: stored iterates, its identities, and Theorems 5.3 to
+5.5.
+"""
 
 from math import inf, sqrt
 

@@ -1,4 +1,6 @@
-"""ADMM, R-ADMM and MR-ADMM: the papers' vectors, the limit (Finding 5.1), and what an even round may use (Finding 5.2)."""
+"""ADMM, R-ADMM and MR-ADMM: the papers' vectors, the limit (Finding 5.1), and what an even round may use (Finding
+5.2).
+"""
 
 import msgspec
 import numpy as np
@@ -176,7 +178,9 @@ def steps_of_descent(loss, linear, quadratic, count=10):
 
 @pytest.mark.runs
 def test_with_an_inexact_solve_a_recycled_gradient_tells_the_data_set_every_time():
-    """The even message gives eps + grad O(f~); with either data set that gives an eps, and only the true one yields f~."""
+    """The even message gives eps + grad O(f~); with either data set that gives an eps, and only the true one yields
+    f~.
+    """
     rng, found = np.random.default_rng(8), 0
     eta, gamma, V = 0.5, 0.5, 2
     for _ in range(200):

@@ -217,7 +217,9 @@ def test_guarded_he_reads_the_gates_answers_and_nothing_behind_them():
 @pytest.mark.runs
 @pytest.mark.parametrize("recounts", [True, False])
 def test_around_a_lost_agent_a_recount_restores_the_problem_of_the_others(recounts):
-    """Where n1 stays away, its lambda stays in u without a recount: the limit is argmin sum_{i != 1} f_i + <lambda_1, x>."""
+    """Where n1 stays away, its lambda stays in u without a recount: the limit is argmin sum_{i != 1} f_i + <lambda_1,
+    x>.
+    """
     nodes, rounds = ("n0", "n1", "n2", "n3"), 4000
     fs, near, route = losses("least-squares", 4, 20, 3, 4, l2=0.1), complete(nodes), counting_walk.along(nodes)
     p = Params(rounds=rounds, variant="none")

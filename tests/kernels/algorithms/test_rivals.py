@@ -1,4 +1,6 @@
-"""The first-order rivals of DPP2: their papers' update boxes, their limits, and what the gate's and the papers' noise does."""
+"""The first-order rivals of DPP2: their papers' update boxes, their limits, and what the gate's and the papers' noise
+does.
+"""
 
 from itertools import pairwise
 
@@ -151,9 +153,16 @@ def test_the_reconstructions_with_their_noise(which):
 @pytest.mark.parametrize("loss", ["least-squares", "logistic"])
 @pytest.mark.parametrize(
     ("which", "r"),
-    [("extra", SMOOTH), ("extra", COMPOSITE), ("nids", SMOOTH), ("nids", COMPOSITE), ("diadsp", SMOOTH), ("ppdc", SMOOTH)],
+    [
+        ("extra", SMOOTH),
+        ("extra", COMPOSITE),
+        ("nids", SMOOTH),
+        ("nids", COMPOSITE),
+        ("diadsp", SMOOTH),
+        ("ppdc", SMOOTH),
+    ],
     ids=["EXTRA", "PG-EXTRA", "NIDS", "NIDS composite", "gradient tracking", "primal-dual"],
-)  # fmt: skip
+)
 def test_without_noise_they_reach_the_central_optimum_to_1e_10(which, r, loss, kind):
     fs = functions(loss)
     found = error(fs, r, run(nodes(which, fs, GRAPHS[kind], 1500, r=r)))
@@ -185,7 +194,9 @@ def test_DGD_ends_at_a_distance_that_follows_its_step():
 @pytest.mark.runs
 @pytest.mark.parametrize("which", ["diadsp", "ppdc"])
 def test_the_reconstructions_noise_moves_their_limit_by_its_sum(which):
-    """sum_i f_i'(x) = -Z (DiaDSP) or -omega Z (PPDC), Z all noise on the second variable; DPP2's limit stays (its test)."""
+    """sum_i f_i'(x) = -Z (DiaDSP) or -omega Z (PPDC), Z all noise on the second variable; DPP2's limit stays (its
+    test).
+    """
     fs, K = functions("least-squares"), 3000
     noise = np.zeros((N, 2 * K, D))
     noise[:, :40] = np.random.default_rng(2).normal(size=(N, 40, D)) * 0.05

@@ -69,7 +69,9 @@ class CountingGate:
 
 
 class MaskedFleet:
-    """n devices and their coordinator. Each message is delivered with luck; `step` makes one delivery or lets time pass."""
+    """n devices and their coordinator. Each message is delivered with luck; `step` makes one delivery or lets time
+    pass.
+    """
 
     def __init__(
         self,
@@ -336,8 +338,8 @@ def test_each_message_alone_is_uniform_and_the_sum_decodes():
 def test_a_coordinator_that_tells_different_sets_decodes_nothing_or_at_least_h_honest_shares(corrupt, contributors):
     """Every assignment of sets to 4 devices, and every set of messages that is added up: all cases.
 
-    A corrupt device shows all its pads, so the coordinator takes these off. What is left of the honest messages' pads is a sum
-    over edges that only one end has named: decoded is a set K of messages if none is left.
+    A corrupt device shows all its pads, so the coordinator takes these off. What is left of the honest messages' pads
+    is a sum over edges that only one end has named: decoded is a set K of messages if none is left.
     """
     honest_needed, found = contributors - corrupt, 0
     for bad in itertools.combinations(range(4), corrupt):

@@ -1,4 +1,6 @@
-"""Synchronous rounds without a centre: whatever the network does, everybody makes every step once, with the same bits."""
+"""Synchronous rounds without a centre: whatever the network does, everybody makes every step once, with the same
+bits.
+"""
 
 import copy
 from dataclasses import dataclass, field

@@ -72,7 +72,9 @@ FOUR = ("a", "b", "c", "d")
     st.sampled_from((None, *FOUR)),
 )
 def test_whatever_was_suspected_the_walk_of_those_that_are_left_ends_with_every_step_counted_once(events, rounds, dead):
-    """Suspicions right and wrong; then one node may stay away for good, and the coordinator suspects until it is done."""
+    """Suspicions right and wrong; then one node may stay away for good, and the coordinator suspects until it is
+    done.
+    """
     network = watched(FOUR, complete(FOUR), along(FOUR), rounds)
     watch = network.nodes["coordinator"]
     for kind, i in events:

@@ -83,7 +83,9 @@ class Model:
         return local, kept, air
 
     def watched(self, local, inbox):
-        """The coordinator's moves. What it has received shows only when it suspects or decides: it reads as late as that."""
+        """The coordinator's moves. What it has received shows only when it suspects or decides: it reads as late as
+        that.
+        """
         s, reports = self.locals[local], [(i, *self.meaning[i]) for i in inbox]
         if s.notice.announced < self.suspicions:
             for i, src, _, _, body in [m for m in reports if isinstance(m[4], Held)] + [(None, s.by, None, None, s)]:

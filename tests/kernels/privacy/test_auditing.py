@@ -20,7 +20,9 @@ def test_the_bounds_of_a_chance_are_where_the_tails_have_the_doubt(hits, games):
 @pytest.mark.parametrize("bound", [auditing.mu_lower, auditing.mu_lower_pooled])
 @pytest.mark.parametrize("t", [0.5, 1.5])
 def test_a_bound_on_mu_passes_mu_as_often_as_it_may(bound, t):
-    """mu = 1, 500 games about either data set, doubt .05; 4000 trials: five standard deviations of a chance of .05 are .017."""
+    """mu = 1, 500 games about either data set, doubt .05; 4000 trials: five standard deviations of a chance of .05 are
+    .017.
+    """
     dice, games = np.random.default_rng(5), 500
     hits, false = (dice.binomial(games, norm.sf(t - m), 4000) for m in (1.0, 0.0))
     passed = float(np.mean(bound(hits, false, games, 0.05) > 1.0))
@@ -78,7 +80,9 @@ def gaussian_guesses(dice, mu, canaries, guesses):
 
 
 def test_the_bound_on_mu_of_one_run_holds_and_is_near_the_truth():
-    """A run of 500 independent Gaussian answers of mu = 1 is 1-GDP for each canary; 100 runs, doubt .05: 16 or more have 2e-5."""
+    """A run of 500 independent Gaussian answers of mu = 1 is 1-GDP for each canary; 100 runs, doubt .05: 16 or more
+    have 2e-5.
+    """
     dice = np.random.default_rng(8)
     found = [auditing.one_run_mu(500, 60, gaussian_guesses(dice, 1.0, 500, 60), 0.05) for _ in range(100)]
     assert sum(mu > 1.0 for mu in found) < 16

@@ -1,4 +1,6 @@
-"""Sensitivity at a point: the formula against brute force, reference values and fifty digits; the forms that are not built."""
+"""Sensitivity at a point: the formula against brute force, reference values and fifty digits; the forms that are not
+built.
+"""
 
 import math
 
@@ -106,7 +108,15 @@ def test_a_search_in_more_dimensions_finds_the_same(r, k, d):
         return -float(np.linalg.norm(G[0] - G[1]))
 
     rng = np.random.default_rng(d)
-    found = [minimize(apart, rng.normal(size=2 * d), method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-9, "fatol": 1e-13}) for _ in range(4)]  # fmt: skip
+    found = [
+        minimize(
+            apart,
+            rng.normal(size=2 * d),
+            method="Nelder-Mead",
+            options={"maxiter": 4000, "xatol": 1e-9, "fatol": 1e-13},
+        )
+        for _ in range(4)
+    ]
     best = max(-f.fun for f in found)
     assert 0.999 * diameter(r, k) <= best <= diameter(r, k)
 

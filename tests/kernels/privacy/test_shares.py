@@ -89,7 +89,9 @@ def iterated(h: int, x: mpmath.mpf) -> mpmath.mpf:
     ],
 )
 def test_the_factors_of_the_theorem(t, rho, at, error, h):
-    """h shares to 60 digits: at no point are they further from the ideal law than rho. Of two the errors are the known ones."""
+    """h shares to 60 digits: at no point are they further from the ideal law than rho. Of two the errors are the known
+    ones.
+    """
     with mpmath.workdps(60):
         scale, reach = mpmath.mpf(t), 24
         p = law(scale, reach)
@@ -121,7 +123,9 @@ def test_the_excess_is_the_product_over_the_devices(t, h):
 @pytest.mark.runs
 @pytest.mark.parametrize("n", [4, 8])
 def test_sums_of_shares_have_the_ideal_law(n):
-    """Chi-square of 1e5 sums over bins of equal chance under N(0, n t^2) with n - 1 uniforms: their variance is n t^2 + n/12."""
+    """Chi-square of 1e5 sums over bins of equal chance under N(0, n t^2) with n - 1 uniforms: their variance is n t^2 +
+    n/12.
+    """
     lattice, N, bins = Lattice("gaussian", 1.0, LEAST, 1.0), 100_000, 64
     sums = np.zeros(N, dtype=np.int64)
     for i in range(n):

@@ -1,4 +1,5 @@
-"""What the losses promise: the formulas, their public bounds, the sensitivity of what the machine computes, certificates.
+"""What the losses promise: the formulas, their public bounds, the sensitivity of what the machine computes,
+certificates.
 
 The referee is the formula of f_i in 50-digit arithmetic, differentiated numerically, never the code under test.
 """
@@ -295,7 +296,7 @@ def test_the_certificate_holds_and_the_residual_is_at_the_rounding_s_level(kind,
     assert true <= found.residual
     best = true_minimiser(loss, linear, quadratic, found.x)
     assert mpmath.norm([a - b for a, b in zip(best, found.x.tolist(), strict=True)]) <= found.distance
-    assert found.residual <= 2 * _Function(loss, linear, quadratic).at(found.x).rounding
+    assert found.residual <= 2 * _Function(loss, linear, quadratic).evaluated(found.x).rounding
 
 
 def test_the_rounding_bound_holds_far_from_the_minimiser_too():
@@ -303,7 +304,7 @@ def test_the_rounding_bound_holds_far_from_the_minimiser_too():
         for seed, far in enumerate([1e-3, 1.0, 20.0]):
             loss = problem(kind, m=3, q=2, seed=seed, **NONCONVEX)
             x = far * np.random.default_rng(seed).normal(size=loss.size)
-            point = _Function(loss, np.ones(loss.size), 0.7).at(x)
+            point = _Function(loss, np.ones(loss.size), 0.7).evaluated(x)
             true = true_gradient(loss, np.ones(loss.size), 0.7, x.tolist())
             error = mpmath.norm([a - mpmath.mpf(b) for a, b in zip(true, point.g.tolist(), strict=True)])
             assert error <= point.rounding <= 1e-12 * (1 + far)
@@ -314,8 +315,10 @@ def test_newton_s_hessian_is_the_derivative_of_the_gradient(kind):
     loss = problem(kind, **NONCONVEX)
     x, p = np.random.default_rng(9).normal(size=(2, loss.size))
     F, h = _Function(loss, np.ones(loss.size), 0.7), 1e-5
-    expected = (F.at(x + h * p).g - F.at(x - h * p).g) / (2 * h)  # error: h^2 third derivatives, 1e-16/h rounding
-    np.testing.assert_allclose(F.hessian(F.at(x))(p), expected, rtol=1e-7, atol=1e-7)
+    expected = (F.evaluated(x + h * p).g - F.evaluated(x - h * p).g) / (
+        2 * h
+    )  # error: h^2 third derivatives, 1e-16/h rounding
+    np.testing.assert_allclose(F.hessian(F.evaluated(x))(p), expected, rtol=1e-7, atol=1e-7)
 
 
 def test_one_factorisation_serves_every_quadratic(monkeypatch):

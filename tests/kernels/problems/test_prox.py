@@ -26,8 +26,8 @@ def test_the_prox_is_where_zero_is_a_subgradient(v, t, l1, l2, box):
     high = np.where(x < 0, -t * l1, t * l1)
     low = np.where(x == -box, -inf, low)  # the box's normal cone
     high = np.where(x == box, inf, high)
-    # x carries the roundings of v - t l1 and of one division: 4 units in the last place of v, times 1 + t l2 in `smooth`;
-    # of subnormal numbers half the smallest one each, times the same
+    # x carries the roundings of v - t l1 and of one division: 4 units in the last place of v, times 1 + t l2 in
+    # `smooth`; of subnormal numbers half the smallest one each, times the same
     rounding = 4 * 2.0**-52 * (np.abs(v) + t * l1 + (1 + t * l2) * np.abs(x)) + 4 * 2.0**-1074 * (1 + t * l2)
     assert np.all(smooth + low <= rounding)
     assert np.all(smooth + high >= -rounding)

@@ -1,4 +1,6 @@
-"""Statistics that are sums over records: the sum of a naive twin, and how far records replaced can move it, in integers."""
+"""Statistics that are sums over records: the sum of a naive twin, and how far records replaced can move it, in
+integers.
+"""
 
 from fractions import Fraction
 from math import sqrt
@@ -150,7 +152,9 @@ def test_a_mean_is_shown_over_its_records_and_a_bin_by_its_edges():
 
 
 def test_a_median_is_where_half_of_the_records_are_below_it():
-    """Of many bins it is numpy's, but for a bin's width; of noisy counts it is off by about the deviation that is stated."""
+    """Of many bins it is numpy's, but for a bin's width; of noisy counts it is off by about the deviation that is
+    stated.
+    """
     rng, edges = np.random.default_rng(6), tuple(np.linspace(-4.0, 4.0, 81).tolist())
     A, statistic, sd = rng.normal(size=(4000, Q)), Median(column=1, edges=edges), 3.0
     S = statistic.plain(A, np.zeros(4000))

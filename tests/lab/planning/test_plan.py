@@ -210,13 +210,19 @@ def test_made_up_rows_are_what_is_declared():
 @pytest.mark.parametrize(
     ("over", "said"),
     [
-        ({"algorithm": {"name": "dgd", "variant": "none", "rounds": 3, "step_size": 1.0}, "privacy": None}, "found none, expected guarded"),
-        ({"privacy.epsilon": None, "privacy.per_answer": {"epsilon": 0.1, "delta": 1e-6}}, "privacy.epsilon: found per_answer"),
+        (
+            {"algorithm": {"name": "dgd", "variant": "none", "rounds": 3, "step_size": 1.0}, "privacy": None},
+            "found none, expected guarded",
+        ),
+        (
+            {"privacy.epsilon": None, "privacy.per_answer": {"epsilon": 0.1, "delta": 1e-6}},
+            "privacy.epsilon: found per_answer",
+        ),
         ({"problem.data": {"csv": "a.csv", "rows": 3, "features": 2}}, "found 3 for 4 nodes"),
         ({"problem.row_bound": None}, "problem.row_bound: missing"),
         ({"problem.data.devices.features": 3000}, "found 3000 unknowns, expected at most 2000"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_planned_is_one_line(over, said):
     raw = neighbours(over)
     for section in (raw, raw["problem"], raw["privacy"] or {}):
@@ -284,7 +290,9 @@ def test_every_private_scenario_of_rows_that_comes_with_the_program_says_its_sha
 
 @pytest.mark.runs
 def test_masked_sums_are_planned_with_the_noise_of_a_share():
-    """Where noise is all that counts, three honest shares leave a third of the excess that answers by themselves leave."""
+    """Where noise is all that counts, three honest shares leave a third of the excess that answers by themselves
+    leave.
+    """
     raw = neighbours({"privacy.epsilon": 0.003, "algorithm": {"name": "fedavg", "rounds": 1, "step_size": 1.0}})
     del raw["network"]
     raw["problem"]["data"]["devices"]["rows"] = [300] * 4
@@ -309,4 +317,4 @@ def test_of_masked_sums_only_what_they_may_have_is_tried():
     assert [set(one) for one in made.besides("gaussian")] == [
         {"momentum"}
     ] * 2  # at the coordinator; no noise by the point
-    assert ", masked (at most 1 corrupt); fedavg on 4 nodes" in search.about(made)
+    assert ", masked (at most 1 corrupt); fedavg on 4 nodes" in search.description_of(made)

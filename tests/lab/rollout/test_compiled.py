@@ -176,8 +176,13 @@ def test_what_compiled_code_does_not_take_is_refused():
 def test_a_walk_that_leaves_the_agents_or_noise_of_another_length_is_refused():
     fs, walk = problem("least-squares", 10)
     whole = whole_iadmm.Agents(iadmm.Params(rounds=K, rho=RHO, variant="none"), fs)
-    for wrong in ({"nodes": [0, 6]}, {"nodes": [-1]}, {"nodes": walk, "noise": NOISE[1:]}, {"nodes": walk, "noise": NOISE[:, 1:]},
-                  {"nodes": walk, "gamma": GAMMA[1:]}):  # fmt: skip
+    for wrong in (
+        {"nodes": [0, 6]},
+        {"nodes": [-1]},
+        {"nodes": walk, "noise": NOISE[1:]},
+        {"nodes": walk, "noise": NOISE[:, 1:]},
+        {"nodes": walk, "gamma": GAMMA[1:]},
+    ):
         with pytest.raises(ValueError, match="mismatch"):
             whole.walk(**wrong)
 

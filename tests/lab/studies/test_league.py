@@ -1,4 +1,6 @@
-"""The league on small settings: tuned apart from what it shows, to an interior best, and ranked by what a device holds."""
+"""The league on small settings: tuned apart from what it shows, to an interior best, and ranked by what a device
+holds.
+"""
 
 import platform
 from math import inf, isfinite
@@ -275,7 +277,12 @@ def test_rounds_of_averaging_that_a_run_is_spared_are_made_by_the_matrix(small):
     m = METHODS["DGD"]
     values = {"step_size": 1.0, "answers": 3, "clip": 0.5}
     of = [
-        {name: league.figure(name, "small", run(small.scenario("graph") | m.point(values, 50.0, small.graph, whole), seed=1)) for name in league.FIGURES}
+        {
+            name: league.figure(
+                name, "small", run(small.scenario("graph") | m.point(values, 50.0, small.graph, whole), seed=1)
+            )
+            for name in league.FIGURES
+        }
         for whole in (True, False)
-    ]  # fmt: skip
+    ]
     assert of[0] == pytest.approx(of[1], rel=1e-9, nan_ok=True)

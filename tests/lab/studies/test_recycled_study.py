@@ -59,7 +59,9 @@ def test_every_gate_has_spent_the_total_that_the_table_says(name):
 
 @pytest.mark.runs
 def test_32_asks_more_for_the_same_noise_and_a_price_of_one_iteration_less():
-    """An answer at epsilon has 2 C alpha/B = epsilon (1 - 2^-10) - ln(1 + x), x = C c1/(B mu); (32) adds 2.8 x to it."""
+    """An answer at epsilon has 2 C alpha/B = epsilon (1 - 2^-10) - ln(1 + x), x = C c1/(B mu); (32) adds 2.8 x to
+    it.
+    """
     dual = recycled_runs.run(Setting("5", "ADMM", {}, 8.0, rounds=4), 0)
     assert dual.stated == pytest.approx(8.0 / 4)
     o = recycled_runs.losses(5)[0].objective

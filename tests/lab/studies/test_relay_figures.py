@@ -39,7 +39,9 @@ def test_matching_finds_the_image_behind_a_gradient_and_none_behind_noise():
 
 
 def test_a_soft_label_and_the_length_of_a_row_can_be_exchanged():
-    """At 0 a gradient is (1/C - y) a': with y nearer to 1/C and a longer it is the same. The best length is then scored."""
+    """At 0 a gradient is (1/C - y) a': with y nearer to 1/C and a longer it is the same. The best length is then
+    scored.
+    """
     H, true = gradients(1)
     found = match(H[0], true[0], "squared", 0.0).image
     assert abs(found @ true[0]) / np.linalg.norm(found) >= 0.999

@@ -214,7 +214,9 @@ def test_ten_visits_tell_a_ridge_agents_whole_model_under_PI_ADMM1():
 
 @pytest.mark.parametrize("kind", ["ridge", "logistic"])
 def test_the_estimator_of_the_paper_diverges_where_the_forward_recursion_does_not(kind):
-    """Figures 4 and 6 with 20 agents: (23) is further off than a guess of 0, and colluders who go back double their error."""
+    """Figures 4 and 6 with 20 agents: (23) is further off than a guess of 0, and colluders who go back double their
+    error.
+    """
     found = {
         m: incremental_leak.estimates(incremental.IncrementalTask(kind, 20, 0.3, m)) for m in incremental_leak.ESTIMATED
     }

@@ -1,4 +1,6 @@
-"""Scenario and device configuration: each error one line with file, key path, found and expected; nothing else comes out."""
+"""Scenario and device configuration: each error one line with file, key path, found and expected; nothing else comes
+out.
+"""
 
 import pytest
 import yaml
@@ -69,7 +71,10 @@ def test_the_cap_is_rounds_times_local_updates_and_one_for_input(over, answers):
         ({"seed": "7"}, "seed: found '7', expected int | null"),
         ({"epsilon": 1}, "epsilon: unknown key"),
         ({"problem": DELETE}, "problem: missing, expected a value"),
-        ({"problem__kind": "softmaxx"}, "problem.kind: found 'softmaxx', expected one of zones, least-squares, logistic, softmax"),
+        (
+            {"problem__kind": "softmaxx"},
+            "problem.kind: found 'softmaxx', expected one of zones, least-squares, logistic, softmax",
+        ),
         ({"problem__kind": [1]}, "problem.kind: found [1], expected one of zones, least-squares, logistic, softmax"),
         ({"problem__zones": DELETE}, "problem.zones: missing, expected a value"),
         ({"problem__zones": 0}, "problem.zones: found 0, expected int >= 1"),
@@ -98,7 +103,10 @@ def test_the_cap_is_rounds_times_local_updates_and_one_for_input(over, answers):
         ({"privacy__adjacency": {}}, "privacy.adjacency: found {}, expected bounded-change"),
         ({"privacy__adjacency": {"replace-one-record": {"clip": 1.0}}}, "privacy.adjacency: found replace-one-record"),
         ({"privacy__adjacency__replace-one-record": {"clip": 1.0}}, "privacy.adjacency: found two adjacencies"),
-        ({"privacy__adjacency__bounded-change": 0}, "privacy.adjacency.bounded-change: found 0, expected float >= 1e-12"),
+        (
+            {"privacy__adjacency__bounded-change": 0},
+            "privacy.adjacency.bounded-change: found 0, expected float >= 1e-12",
+        ),
         ({"privacy__epsilon": DELETE}, "privacy.epsilon: found neither epsilon nor per_answer, expected one of them"),
         ({"privacy__per_answer": {"epsilon": 1}}, "privacy.epsilon: found both epsilon and per_answer, expected one"),
         ({"privacy__epsilon": 0}, "privacy.epsilon: found 0, expected float >= 1e-09"),
@@ -111,12 +119,24 @@ def test_the_cap_is_rounds_times_local_updates_and_one_for_input(over, answers):
         ({"privacy__accountant": "pure-optimal"}, "privacy.delta: found nothing, expected a number between 0 and 1"),
         ({"privacy__accountant": "zcdp"}, "privacy.accountant: found zcdp, expected pure-basic or pure-optimal"),
         ({"privacy__accountant": "rdp"}, "privacy.accountant: found 'rdp', expected one of"),
-        ({"privacy__mechanism": "gaussian", "privacy__delta": 0.1, "privacy__accountant": "pure-basic"}, "privacy.accountant: found pure-basic, expected zcdp or gdp (mechanism gaussian)"),
+        (
+            {"privacy__mechanism": "gaussian", "privacy__delta": 0.1, "privacy__accountant": "pure-basic"},
+            "privacy.accountant: found pure-basic, expected zcdp or gdp (mechanism gaussian)",
+        ),
         ({"privacy__mode": "output"}, "privacy.mode: found output, expected objective or input"),
-        ({"privacy__mode": "input", "algorithm__variant": "published"}, "privacy.mode: found input, expected objective"),
-        ({"privacy__mode": "input", "privacy__at": "gradient"}, "privacy.at: found gradient, expected data (mode: input)"),
+        (
+            {"privacy__mode": "input", "algorithm__variant": "published"},
+            "privacy.mode: found input, expected objective",
+        ),
+        (
+            {"privacy__mode": "input", "privacy__at": "gradient"},
+            "privacy.at: found gradient, expected data (mode: input)",
+        ),
         ({"privacy__answers": 0}, "privacy.answers: found 0, expected int >= 1"),
-        ({"privacy__budget": {"epsilon": 1, "adjacency": {"bounded-change": 1}}}, "privacy.budget.adjacency: found bounded-change 1.0, expected bounded-change 0.01"),
+        (
+            {"privacy__budget": {"epsilon": 1, "adjacency": {"bounded-change": 1}}},
+            "privacy.budget.adjacency: found bounded-change 1.0, expected bounded-change 0.01",
+        ),
         ({"run__faults": {"loss": 1.5}}, "run.faults.loss: found 1.5, expected float <= 1.0"),
         ({"run__faults": {"lost": 0.5}}, "run.faults.lost: unknown key"),
         ({"run__stop": {"patience": 3}}, "run.stop.tolerance: missing, expected a value"),
@@ -124,7 +144,7 @@ def test_the_cap_is_rounds_times_local_updates_and_one_for_input(over, answers):
         ({"run__record": "all"}, "run.record: found 'all', expected one of"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_each_error_of_a_scenario_is_one_line_with_its_key_path(over, line):
     assert failure(changed(SCENARIO, **over)).startswith(line)
 
@@ -284,7 +304,11 @@ def test_a_device_with_rows_declares_its_labels_and_under_bounded_change_its_pro
         ("labels: {classes: 2}\n", "", "labels: missing, expected {classes: C} or {low: ..., high: ...}"),
         ("labels: {classes: 2}", "classes: 2", "classes: unknown key, expected one of node,"),
         ("{classes: 2}", "{}", "labels: found nothing, expected classes, or low and high with low < high"),
-        ("{classes: 2}", "{classes: 2, low: 0}", "labels: found classes: 2, low: 0.0, expected classes, or low and high"),
+        (
+            "{classes: 2}",
+            "{classes: 2, low: 0}",
+            "labels: found classes: 2, low: 0.0, expected classes, or low and high",
+        ),
         ("{classes: 2}", "{low: 0}", "labels: found low: 0.0, expected classes, or low and high"),
         ("{classes: 2}", "{low: 1, high: 1}", "labels: found low: 1.0, high: 1.0, expected classes, or low and high"),
         ("{classes: 2}", "{low: .nan, high: 1}", "labels.low: found nan, expected"),
@@ -292,16 +316,32 @@ def test_a_device_with_rows_declares_its_labels_and_under_bounded_change_its_pro
         ("{classes: 2}", "{classes: 1}", "labels.classes: found 1, expected int >= 2"),
         ("{classes: 2}", "{classes: 3}", "problem.kind: found logistic, expected one for labels of 3 classes"),
         ("{classes: 2}", "{low: -1, high: 1}", "problem.kind: found logistic, expected one for labels of -1 to 1"),
-        ("kind: logistic", "kind: least-squares", "problem.kind: found least-squares, expected one for labels of 2 classes"),
+        (
+            "kind: logistic",
+            "kind: least-squares",
+            "problem.kind: found least-squares, expected one for labels of 2 classes",
+        ),
         (", scale: 1", "", "problem.scale: missing, expected a value"),
         (", row_bound: 1.0", "", "problem.row_bound: missing, expected a value"),
         (ROWS.splitlines()[6] + "\n", "", "problem: missing, expected {kind: ..., scale: ..., row_bound: ...}"),
-        ("{bounded-change: 0.01}", "{bounded-change: {pair: 0.01, power_factor: 0.9}}", "budget.adjacency.bounded-change: found a change of loads, expected a number"),
+        (
+            "{bounded-change: 0.01}",
+            "{bounded-change: {pair: 0.01, power_factor: 0.9}}",
+            "budget.adjacency.bounded-change: found a change of loads, expected a number",
+        ),
         ("{bounded-change: 0.01}", "{}", "budget.adjacency: found {}, expected one of bounded-change and"),
-        ("{bounded-change: 0.01}", "{bounded-change: 0.01, replace-one-record: {clip: 1}}", "budget.adjacency: found both"),
-        ("data: n0.npz", "data: {case: case14, zone: [1], loads: l.csv}", "labels: found a section, expected none (a zone"),
+        (
+            "{bounded-change: 0.01}",
+            "{bounded-change: 0.01, replace-one-record: {clip: 1}}",
+            "budget.adjacency: found both",
+        ),
+        (
+            "data: n0.npz",
+            "data: {case: case14, zone: [1], loads: l.csv}",
+            "labels: found a section, expected none (a zone",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_an_owner_of_rows_leaves_open_or_contradicts_is_one_line(tmp_path, old, new, line):
     assert old in ROWS
     with pytest.raises(InputError) as caught:

@@ -71,7 +71,31 @@ def test_arbitrary_text_raises_an_input_error_or_nothing(text):
         scenario_from(parse_yaml(text, "f"), "f")
 
 
-TOKENS = [*"[]{}:,-&*!|>#'\"%@` \n", "!!", "!!int", "!!map", "!!set", "!!omap", "!!float", "!!binary", "!!null", "<<", "a", "1", "1e5", ".nan", "? ", "- ", ": ", "&a ", "*a", "name", "0x", "---", "..."]  # fmt: skip
+TOKENS = [
+    *"[]{}:,-&*!|>#'\"%@` \n",
+    "!!",
+    "!!int",
+    "!!map",
+    "!!set",
+    "!!omap",
+    "!!float",
+    "!!binary",
+    "!!null",
+    "<<",
+    "a",
+    "1",
+    "1e5",
+    ".nan",
+    "? ",
+    "- ",
+    ": ",
+    "&a ",
+    "*a",
+    "name",
+    "0x",
+    "---",
+    "...",
+]
 
 
 @pytest.mark.runs
@@ -84,7 +108,27 @@ def test_arbitrary_yaml_raises_an_input_error_or_nothing(text):
         set_path({}, f"a.b={text}")
 
 
-PATHS = ["hushgrid", "name", "seed", "problem", "problem__case", "problem__zones", "algorithm", "algorithm__name", "algorithm__rho", "algorithm__eta", "privacy", "privacy__adjacency", "privacy__epsilon", "privacy__per_answer", "privacy__delta", "privacy__budget", "run", "run__faults", "run__stop"]  # fmt: skip
+PATHS = [
+    "hushgrid",
+    "name",
+    "seed",
+    "problem",
+    "problem__case",
+    "problem__zones",
+    "algorithm",
+    "algorithm__name",
+    "algorithm__rho",
+    "algorithm__eta",
+    "privacy",
+    "privacy__adjacency",
+    "privacy__epsilon",
+    "privacy__per_answer",
+    "privacy__delta",
+    "privacy__budget",
+    "run",
+    "run__faults",
+    "run__stop",
+]
 
 
 @pytest.mark.runs

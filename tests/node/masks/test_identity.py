@@ -174,7 +174,10 @@ def test_the_fleets_own_authority_is_no_authority_of_masked_runs_whatever_its_fi
         (place / "brokers.pem").write_bytes(theirs)
         with pytest.raises(InputError) as caught:
             trust_of(AllowMasked(**owner, ca=str(place / "owners.pem")), Tls(ca=str(place / "brokers.pem")), noon)
-        line = f"allow.masked.ca: {place / 'owners.pem'}: found the key of the fleet's own authority (tls.ca), expected another"
+        line = (
+            f"allow.masked.ca: {place / 'owners.pem'}: found the key of the fleet's own authority (tls.ca), "
+            "expected another"
+        )
         assert str(caught.value).startswith(line)
         assert "\n" not in str(caught.value)
 

@@ -1,5 +1,5 @@
-"""Every guarded answer of a gate, attacked by who knows both of two neighbouring data sets: what is proved of its cost is never
-above the claim, and four fifths of it and more.
+"""Every guarded answer of a gate, attacked by who knows both of two neighbouring data sets: what is proved of its cost
+is never above the claim, and four fifths of it and more.
 
 Private minimisers under Gaussian noise, pointwise sensitivities and groups of records play in their own files.
 """
@@ -79,8 +79,8 @@ def test_gradients_of_records(unit, kind, mechanism, share):
 
 @pytest.mark.parametrize("question", ["minimizer", "output_minimizer"])
 def test_minimisers_of_records_with_spherical_laplace_noise(question):
-    """Never above the claim. No pair of records is known that comes near it: their price also holds a term of curvature, which
-    the far pair does not have, and noise in the plane."""
+    """Never above the claim. No pair of records is known that comes near it: their price also holds a term of
+    curvature, which the far pair does not have, and noise in the plane."""
     s = 0.01
     rows = np.array([[-s, np.sqrt(1 - s * s)], [-s, -np.sqrt(1 - s * s)]])
     pair = [Loss(Objective(kind="logistic"), row[None, :], np.ones(1), row_bound=1.0) for row in rows]

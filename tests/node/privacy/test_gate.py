@@ -206,7 +206,11 @@ def test_the_ledger_holds_nothing_that_a_guess_of_the_data_could_be_tested_by(tm
 # --- refusals ---
 
 
-@pytest.mark.parametrize("over", [{}, {"mode": "input"}, {"at": "gradient"}, {"mode": "output", "variant": "published"}, {"variant": "published"}], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "over",
+    [{}, {"mode": "input"}, {"at": "gradient"}, {"mode": "output", "variant": "published"}, {"variant": "published"}],
+    ids=str,
+)
 def test_answers_beyond_the_cap_are_refused(tmp_path, over):
     device = Device(tmp_path, simulated=True)
     gate = device.start(plan(rounds=2, **over))

@@ -1,4 +1,6 @@
-"""A change of k records at once (`records: k`): what it moves, what it costs, and that the owner's device enforces it."""
+"""A change of k records at once (`records: k`): what it moves, what it costs, and that the owner's device enforces
+it.
+"""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,6 @@
-"""The log in front of the tables: whatever is torn, dropped or put back, the ledger shows no less than what has left."""
+"""The log in front of the tables: whatever is torn, dropped or put back, the ledger shows no less than what has
+left.
+"""
 
 import errno
 import fcntl
@@ -277,7 +279,9 @@ class Cut(BaseException):
 @pytest.mark.runs
 @pytest.mark.parametrize("cuts", [120, pytest.param(1000, marks=pytest.mark.long)])
 def test_a_power_cut_that_tears_or_drops_a_write_takes_nothing_that_was_released(tmp_path, monkeypatch, cuts):
-    """Each time: some steps are released, the power fails within the next one's write or after it, and it starts again."""
+    """Each time: some steps are released, the power fails within the next one's write or after it, and it starts
+    again.
+    """
     chance = random.Random(20)
     path, folder = tmp_path / "now" / "n0.ledger", tmp_path / "now"
     ledger = Ledger(path, "n0")

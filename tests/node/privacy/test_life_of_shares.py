@@ -1,4 +1,6 @@
-"""What all shares of masked sums in a ledger are worth to everybody else together, and that an owner's limit holds for its life."""
+"""What all shares of masked sums in a ledger are worth to everybody else together, and that an owner's limit holds for
+its life.
+"""
 
 from math import inf
 

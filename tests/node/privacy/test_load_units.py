@@ -102,7 +102,9 @@ def test_the_sensitivities_are_those_of_the_formulas(unit, release, mechanism, e
 def test_on_the_grid_the_answers_of_neighbours_lie_no_further_apart_than_the_noise_is_made_for(
     unit, release, mechanism
 ):
-    """Rounding sets every moved coordinate up to a step further apart: with too few counted the claim would be passed."""
+    """Rounding sets every moved coordinate up to a step further apart: with too few counted the claim would be
+    passed.
+    """
     adjacency, norm = UNITS[unit], 1 if mechanism == "laplace" else 2
     t = asked(adjacency, release, mechanism)
     lattice = lattice_of("n0", Loads(np.zeros(8), adjacency), t)
@@ -270,13 +272,25 @@ def test_the_expected_error_of_one_load_and_its_total_is_known_in_closed_form():
 @pytest.mark.parametrize(
     ("over", "said"),
     [
-        ({"adjacency": PAIR, "mode": "objective", "at": "gradient"}, r"privacy.at: found gradient, expected data \(bounded-change: pair\)"),
+        (
+            {"adjacency": PAIR, "mode": "objective", "at": "gradient"},
+            r"privacy.at: found gradient, expected data \(bounded-change: pair\)",
+        ),
         ({"adjacency": RELATIVE, "mode": "objective", "at": "gradient"}, "privacy.at: found gradient, expected data"),
-        ({"release": "totals", "mode": "objective"}, r"privacy.release: found totals, expected plain \(mode: objective\)"),
-        ({"release": "totals", "mechanism": "gaussian", "delta": 1e-5}, r"privacy.release: found totals, expected plain \(mechanism: gaussian\)"),
-        ({"adjacency": PAIR, "variant": "published", "mode": "objective"}, r"bounded-change: found pair, expected a number \(variant: published\)"),
+        (
+            {"release": "totals", "mode": "objective"},
+            r"privacy.release: found totals, expected plain \(mode: objective\)",
+        ),
+        (
+            {"release": "totals", "mechanism": "gaussian", "delta": 1e-5},
+            r"privacy.release: found totals, expected plain \(mechanism: gaussian\)",
+        ),
+        (
+            {"adjacency": PAIR, "variant": "published", "mode": "objective"},
+            r"bounded-change: found pair, expected a number \(variant: published\)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_hidden_so_is_refused_in_one_line(over, said):
     made = plan(**{"mode": "input", "adjacency": PLAIN} | over)
     with pytest.raises(InputError, match=said) as caught:
@@ -316,7 +330,9 @@ def test_a_smaller_pair_is_not_converted_into_a_larger_one(tmp_path):
 @pytest.mark.parametrize("change", [{"epsilon": 1e9}, {"epsilon": 1e-9}], ids=str)
 @pytest.mark.parametrize("release", ["plain", "totals"])
 @pytest.mark.parametrize("unit", UNITS)
-def test_extreme_plans_are_refused_before_any_answer_or_answered_on_a_grid_that_holds_them(tmp_path, unit, release, change):  # fmt: skip
+def test_extreme_plans_are_refused_before_any_answer_or_answered_on_a_grid_that_holds_them(
+    tmp_path, unit, release, change
+):
     device = Device(tmp_path)
     device.loss = Loads(np.full(8, LOAD_BOUND), UNITS[unit])
     try:
@@ -335,7 +351,8 @@ def test_a_report_says_each_unit_in_words():
         "one active or reactive load moves by at most 0.01 p.u. (1 MW or 1 MVAr)"
     )
     assert Zones.change({"pair": 0.01, "power_factor": 0.8}, base_mva=100.0) == (
-        "one customer moves the active load of one bus by at most 0.01 p.u. and its reactive load by at most 0.0075 p.u. "
+        "one customer moves the active load of one bus by at most 0.01 p.u. and its reactive load by at most 0.0075 "
+        "p.u. "
         "(1 MW and 0.75 MVAr)"
     )
     share = {"relative": 0.05, "of": "ab" * 32}

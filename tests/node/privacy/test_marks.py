@@ -163,7 +163,9 @@ def test_a_mark_that_is_told_low_does_not_lower_what_the_file_says(ledger):
 
 
 def test_what_is_lost_at_a_small_unit_comes_back_at_the_budgets(ledger):
-    """A coordinator asks at a hundredth of the unit, so that a restored copy would remember a hundredth of the price."""
+    """A coordinator asks at a hundredth of the unit, so that a restored copy would remember a hundredth of the
+    price.
+    """
     ledger.spends.count_at(WORDS)
     fill(ledger, 1, adjacency="bounded-change 0.0001")
     told = ledger.mark

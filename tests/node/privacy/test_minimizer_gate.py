@@ -1,4 +1,6 @@
-"""The gate's private minimiser: the price and its two lemmas, noise in floating point, the certificate, refusals in one line."""
+"""The gate's private minimiser: the price and its two lemmas, noise in floating point, the certificate, refusals in one
+line.
+"""
 
 import math
 import os
@@ -41,14 +43,21 @@ def of(mechanism="laplace", **over):
 
 
 numbers = st.tuples(
-    st.integers(1, 50), st.integers(1, 6), st.floats(0.01, 1e3), st.floats(0.02, 1.0), st.floats(0.3, 1e3),
-    st.floats(0.1, 20.0), st.integers(0, 2**20),
-)  # fmt: skip
+    st.integers(1, 50),
+    st.integers(1, 6),
+    st.floats(0.01, 1e3),
+    st.floats(0.02, 1.0),
+    st.floats(0.3, 1e3),
+    st.floats(0.1, 20.0),
+    st.integers(0, 2**20),
+)
 
 
 @given(numbers)
 def test_the_price_of_an_answer_is_at_most_what_was_asked_for_and_little_less(given_numbers):
-    """2 C R alpha/B + ln(1 + C c1 R^2/(B mu)) + (2 sqrt(d) tau/mu + g d)/(g t), in exact arithmetic but for the logarithm."""
+    """2 C R alpha/B + ln(1 + C c1 R^2/(B mu)) + (2 sqrt(d) tau/mu + g d)/(g t), in exact arithmetic but for the
+    logarithm.
+    """
     B, d, C, R, quadratic, epsilon, seed = given_numbers
     loss = problem(B, d, seed, scale=C, l2=0.125)
     loss = Loss(loss.objective, loss.A * R * (1 - 1e-15), loss.b, row_bound=R)
@@ -114,7 +123,9 @@ def test_both_terms_are_nearly_attained():
 @examples.of(40)
 @given(st.integers(1, 40), st.integers(1, 6), st.integers(0, 2**20), st.floats(-2, 2), st.floats(-1, 2))
 def test_two_data_sets_that_share_their_exact_minimiser_have_answers_2_tau_over_mu_apart(m, d, seed, far, size):
-    """For every x* there are eps, eps' that lead to it; what is computed is certified to tau, eps' rounding included."""
+    """For every x* there are eps, eps' that lead to it; what is computed is certified to tau, eps' rounding
+    included.
+    """
     loss = problem(m, d, seed, scale=10.0**size, l2=0.01)
     other, quadratic, v = replaced(loss, seed), 1.5, np.random.default_rng(seed).normal(size=d)
     p = perturbation.objective(loss, 10.0 ** (size + 1), v, quadratic)
@@ -171,7 +182,9 @@ def test_what_is_not_certified_is_not_released_and_its_residual_not_told(monkeyp
 
 
 def test_the_spherical_noise_has_the_law_priced():
-    """alpha |eps| is Gamma(d); of three coordinates each is uniform on the sphere, whatever |eps| is (Dvoretzky-Kiefer-Wolfowitz)."""
+    """alpha |eps| is Gamma(d); of three coordinates each is uniform on the sphere, whatever |eps| is
+    (Dvoretzky-Kiefer-Wolfowitz).
+    """
     n, d, alpha = 4000, 3, 2.5
     eps = np.array([perturbation.spherical(d, alpha, os.urandom)[0] for _ in range(n)])
     norm = np.linalg.norm(eps, axis=1)
@@ -217,7 +230,8 @@ def test_the_expected_noise_is_the_mean_of_the_drawn(question):
     for _ in range(N):
         getattr(one, question)(np.zeros(d), 1.0)
         one.committed()
-    # |eps|_2 is Gamma(d) with sd/mean 1/sqrt d, and |eps|_1 <= sqrt d |eps|_2; Laplace's |n| likewise: six sd of the mean.
+    # |eps|_2 is Gamma(d) with sd/mean 1/sqrt d, and |eps|_1 <= sqrt d |eps|_2; Laplace's |n| likewise: six sd of the
+    # mean.
     assert one.drawn_l1 / N == pytest.approx(p.expected_l1(d), rel=6 / math.sqrt(N))
 
 
@@ -274,7 +288,8 @@ def test_replacing_a_record_moves_the_minimiser_by_less_than_output_perturbation
 def far_pair(far=1e3):
     """Two data sets of one record, and a linear term, at which the minimisers are nearly (2 C R/B)/mu apart.
 
-    The term pushes the minimiser to where both records are wrong, so each pulls with all its strength, against the other.
+    The term pushes the minimiser to where both records are wrong, so each pulls with all its strength, against the
+    other.
     """
     s = 0.01
     rows = np.array([[-s, math.sqrt(1 - s * s)], [-s, -math.sqrt(1 - s * s)]])
@@ -350,9 +365,11 @@ def test_the_game_accuses_a_gate_with_two_thirds_of_the_noise():
 
 @pytest.mark.parametrize(("d", "T", "gain"), [(10, 10, 1.9), (10, 100, 2.2), (123, 10, 6.5), (123, 100, 7.5)])
 def test_gaussian_noise_on_minimisers_is_several_times_less_than_the_spherical_laplace_s(d, T, gain):
-    """E|noise|_2 in x at total (1, 1e-6), 4,000 records, mu = .01: the random linear term moves the minimiser by |eps|/mu
+    """E|noise|_2 in x at total (1, 1e-6), 4,000 records, mu = .01: the random linear term moves the minimiser by
+    |eps|/mu
 
-    where the data have no curvature (nearly everywhere on real rows), and the Gaussian noise is on the minimiser itself.
+    where the data have no curvature (nearly everywhere on real rows), and the Gaussian noise is on the minimiser
+    itself.
     """
     loss = Declared(Objective(kind="logistic"), 4000, d, 1, 1.0)
     zero, quadratic = np.zeros(d), 0.01
@@ -411,21 +428,77 @@ REPLACE = r"expected replace-one-record with a clip of at least row_bound = 1 \(
 @pytest.mark.parametrize(
     ("loss", "over", "quadratic", "line"),
     [
-        ({"kind": "least-squares"}, {}, 1.0, r"private minimiser: found least-squares, expected logistic \(two labels' gradients differ without bound\)"),
-        ({"kind": "softmax"}, {}, 1.0, r"private minimiser: found softmax, expected logistic \(a record's Hessian has rank C - 1\)"),
-        ({"nonconvex": Nonconvex(lam=0.1)}, {}, 1.0, r"private minimiser: found a nonconvex term, lambda = 0\.1, expected none"),
-        ({"bound": 4.0}, {"clip": 4.0}, 1.0, r"private minimiser: found row_bound 4\.0, expected R <= 1, R >= \|a\|_2 of every row"),
+        (
+            {"kind": "least-squares"},
+            {},
+            1.0,
+            r"private minimiser: found least-squares, expected logistic \(two labels' gradients differ without bound\)",
+        ),
+        (
+            {"kind": "softmax"},
+            {},
+            1.0,
+            r"private minimiser: found softmax, expected logistic \(a record's Hessian has rank C - 1\)",
+        ),
+        (
+            {"nonconvex": Nonconvex(lam=0.1)},
+            {},
+            1.0,
+            r"private minimiser: found a nonconvex term, lambda = 0\.1, expected none",
+        ),
+        (
+            {"bound": 4.0},
+            {"clip": 4.0},
+            1.0,
+            r"private minimiser: found row_bound 4\.0, expected R <= 1, R >= \|a\|_2 of every row",
+        ),
         ({}, {}, 0.0, r"private minimiser: found mu = rho \+ l2 = 0, expected a finite number > 0"),
-        ({}, {"per_answer": 0.04}, 1.0, r"private minimiser: found epsilon 0\.04 an answer, expected more than ln\(1 \+ C c1/\(B mu\)\) = 0\.0408: fewer answers, or a larger eta"),
-        ({"kind": "least-squares"}, {"mechanism": "gaussian"}, 1.0, r"private minimiser: found least-squares, expected logistic or softmax \(\|L'\| must be bounded\)"),
-        ({"bound": 4.0}, {"mechanism": "gaussian", "clip": 4.0}, 1.0, r"private minimiser: found row_bound 4\.0, expected R <= 1, R >= \|a\|_2 of every row"),
+        (
+            {},
+            {"per_answer": 0.04},
+            1.0,
+            r"private minimiser: found epsilon 0\.04 an answer, expected more than ln\(1 \+ C c1/\(B mu\)\) = "
+            r"0\.0408: fewer answers, or a larger eta",
+        ),
+        (
+            {"kind": "least-squares"},
+            {"mechanism": "gaussian"},
+            1.0,
+            r"private minimiser: found least-squares, expected logistic or softmax \(\|L'\| must be bounded\)",
+        ),
+        (
+            {"bound": 4.0},
+            {"mechanism": "gaussian", "clip": 4.0},
+            1.0,
+            r"private minimiser: found row_bound 4\.0, expected R <= 1, R >= \|a\|_2 of every row",
+        ),
         ({}, {"mechanism": "gaussian"}, 1e-200, r"noise: sensitivity: found .*, expected a number from 1e-90 to 1e90"),
-        ({}, {"mechanism": "gaussian"}, math.nan, r"private minimiser: found mu = rho \+ l2 = nan, expected a finite number > 0"),
-        ({}, {"mechanism": "gaussian", "clip": math.nextafter(1.0, 0.0)}, 1.0, "privacy.adjacency: found replace-one-record, " + REPLACE),
-        ({}, {"clip": 0.0, "beta": 0.5, "adjacency": "bounded-change 0.5"}, 1.0, "privacy.adjacency: found bounded-change 0.5, " + REPLACE),
-        ({}, {"clip": 0.5, "adjacency": "replace-one-record clip 0.5"}, 1.0, "privacy.adjacency: found replace-one-record clip 0.5, " + REPLACE),
+        (
+            {},
+            {"mechanism": "gaussian"},
+            math.nan,
+            r"private minimiser: found mu = rho \+ l2 = nan, expected a finite number > 0",
+        ),
+        (
+            {},
+            {"mechanism": "gaussian", "clip": math.nextafter(1.0, 0.0)},
+            1.0,
+            "privacy.adjacency: found replace-one-record, " + REPLACE,
+        ),
+        (
+            {},
+            {"clip": 0.0, "beta": 0.5, "adjacency": "bounded-change 0.5"},
+            1.0,
+            "privacy.adjacency: found bounded-change 0.5, " + REPLACE,
+        ),
+        (
+            {},
+            {"clip": 0.5, "adjacency": "replace-one-record clip 0.5"},
+            1.0,
+            "privacy.adjacency: found replace-one-record clip 0.5, " + REPLACE,
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_promised_is_refused_in_one_line_and_costs_nothing(loss, over, quadratic, line):
     one = gate(problem(**loss), of(**over))
     with pytest.raises(InputError, match=f"^n0: {line}$"):

@@ -1,4 +1,6 @@
-"""A share of a masked sum counts as its owner believes in the others, whatever number of honest devices a plan was written with."""
+"""A share of a masked sum counts as its owner believes in the others, whatever number of honest devices a plan was
+written with.
+"""
 
 from contextlib import closing
 from fractions import Fraction

@@ -1,4 +1,6 @@
-"""The gate with `sensitivity: pointwise`: less noise at the same price, whatever point, clip and rows an adversary picks."""
+"""The gate with `sensitivity: pointwise`: less noise at the same price, whatever point, clip and rows an adversary
+picks.
+"""
 
 import math
 from fractions import Fraction
@@ -48,9 +50,15 @@ def counted(loss, clip, x):
 @pytest.mark.runs
 @examples.of(150)
 @given(
-    m=st.integers(1, 60), d=st.integers(1, 5), seed=st.integers(0, 2**20), far=st.floats(-4, 40), tight=st.floats(-9, 3),
-    size=st.integers(-4, 4), bound=st.floats(-3, 3), worst=st.booleans(),
-)  # fmt: skip
+    m=st.integers(1, 60),
+    d=st.integers(1, 5),
+    seed=st.integers(0, 2**20),
+    far=st.floats(-4, 40),
+    tight=st.floats(-9, 3),
+    size=st.integers(-4, 4),
+    bound=st.floats(-3, 3),
+    worst=st.booleans(),
+)
 def test_replacing_any_record_moves_the_answer_by_at_most_the_unit_priced(m, d, seed, far, tight, size, bound, worst):
     """Exactly: rows and points of any size, the worst record as well as any, clips from nothing to no clip."""
     rng, R, clip = np.random.default_rng(seed), 10.0**bound, 10.0 ** (bound + tight)
@@ -153,10 +161,14 @@ def test_the_game_proves_nearly_what_is_claimed_and_never_more(r, k):
     [
         ({"kind": "softmax"}, {}, r"problem\.kind: found softmax, expected logistic"),
         ({"kind": "least-squares"}, {}, r"problem\.kind: found least-squares, expected logistic"),
-        ({}, {"clip": 0.0, "beta": 1.0, "adjacency": "bounded-change 1.0"}, r"privacy\.adjacency: found bounded-change 1\.0, expected replace-one-record"),
+        (
+            {},
+            {"clip": 0.0, "beta": 1.0, "adjacency": "bounded-change 1.0"},
+            r"privacy\.adjacency: found bounded-change 1\.0, expected replace-one-record",
+        ),
         ({}, {"mechanism": "laplace"}, r"privacy\.mechanism: found laplace, expected gaussian"),
     ],
-)  # fmt: skip
+)
 def test_a_gate_that_cannot_promise_it_says_so_from_public_numbers(loss, over, line):
     with pytest.raises(InputError, match=f"^n0: {line} \\(privacy.sensitivity: pointwise\\)$"):
         gate(problem(**loss), of(**over))
@@ -168,12 +180,21 @@ GAUSSIAN = {"privacy.mechanism": "gaussian", "privacy.delta": 1e-5, "privacy.sen
 @pytest.mark.parametrize(
     ("over", "line"),
     [
-        ({"privacy.adjacency": {"bounded-change": 0.5}}, r"privacy\.adjacency: found bounded-change 0\.5, expected replace-one-record"),
-        ({"privacy.mechanism": "laplace", "privacy.delta": None}, r"privacy\.mechanism: found laplace, expected gaussian"),
+        (
+            {"privacy.adjacency": {"bounded-change": 0.5}},
+            r"privacy\.adjacency: found bounded-change 0\.5, expected replace-one-record",
+        ),
+        (
+            {"privacy.mechanism": "laplace", "privacy.delta": None},
+            r"privacy\.mechanism: found laplace, expected gaussian",
+        ),
         ({"problem.kind": "softmax", "problem.classes": 2}, r"problem\.kind: found softmax, expected logistic"),
-        ({"algorithm": {"name": "admm", "rounds": 2, "eta": 0.5}}, r"algorithm: found admm, expected an algorithm that asks for gradients"),
+        (
+            {"algorithm": {"name": "admm", "rounds": 2, "eta": 0.5}},
+            r"algorithm: found admm, expected an algorithm that asks for gradients",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_scenario_that_asks_it_of_another_gate_is_refused_in_one_line(over, line):
     with pytest.raises(InputError, match=f"{line} \\(privacy.sensitivity: pointwise\\)$"):
         scenario_from(scenario(GAUSSIAN | over))

@@ -221,7 +221,8 @@ def test_the_life_is_a_limit_of_its_own_that_no_time_brings_back(tmp_path):
     node.ledger.new_data()
     with pytest.raises(
         Refused,
-        match=r"n0: spent epsilon (3.99\d*|4) over the life of the ledger, asked 2 more, lifetime 5 \(bounded-change 0.01, "
+        match=r"n0: spent epsilon (3.99\d*|4) over the life of the ledger, asked 2 more, lifetime 5 \(bounded-change "
+        r"0.01, "
         r"delta 0\): no time brings it back$",
     ) as caught:
         node.start(plan(rounds=2))

@@ -200,7 +200,9 @@ def test_every_answer_is_one_spend_and_together_they_cost_what_the_accountant_sa
 @pytest.mark.runs
 @pytest.mark.parametrize(("claimed", "seen"), [(1.0, (0.5, 1.0)), (3.0, (1.5, 3.0))])
 def test_the_one_record_game_measures_less_than_the_claim_and_more_than_nothing(claimed, seen):
-    """One record, its worst neighbour: thresholds picked on one half of the answers, certified by Hoeffding on the other."""
+    """One record, its worst neighbour: thresholds picked on one half of the answers, certified by Hoeffding on the
+    other.
+    """
     N, far = 4000, np.array([100.0])
     halves = []
     for label, seed in ((1.0, 1), (-1.0, 2)):
@@ -326,11 +328,23 @@ def test_a_question_of_another_variant_is_refused_and_costs_nothing(t, question,
     [
         ({"bound": None}, {}, r"row_bound: found none, expected R >= \|a\|_2 of every row \(variant: guarded\)"),
         ({}, {"published": True}, r"privacy.mechanism: found laplace, expected gaussian \(DP-RECAL\)"),
-        ({}, {"published": True, "mechanism": "gaussian"}, r"step: found alpha beta = 0, expected a number > 0 \(DP-RECAL\)"),
-        ({}, {"published": True, "mechanism": "gaussian", "step": 0.1, "decay": 0.5}, r"decay: found R = 0\.5 over 4 answers, expected R >= 1 and R\^answers <= e\^1000"),
-        ({}, {"published": True, "mechanism": "gaussian", "step": 0.1, "decay": 1e200}, r"decay: found R = 1e\+200 over 4 answers, expected R >= 1 .*"),
+        (
+            {},
+            {"published": True, "mechanism": "gaussian"},
+            r"step: found alpha beta = 0, expected a number > 0 \(DP-RECAL\)",
+        ),
+        (
+            {},
+            {"published": True, "mechanism": "gaussian", "step": 0.1, "decay": 0.5},
+            r"decay: found R = 0\.5 over 4 answers, expected R >= 1 and R\^answers <= e\^1000",
+        ),
+        (
+            {},
+            {"published": True, "mechanism": "gaussian", "step": 0.1, "decay": 1e200},
+            r"decay: found R = 1e\+200 over 4 answers, expected R >= 1 .*",
+        ),
     ],
-)  # fmt: skip
+)
 def test_terms_that_cannot_be_met_are_one_line_at_the_start(loss, over, line):
     with pytest.raises(InputError, match=f"^n0: {line}$"):
         gate(rows("least-squares", **loss), terms(**over))

@@ -84,12 +84,17 @@ ENDS = {
     "done": lambda ledger: ledger.commit(RUN, status="done", last=b"bye"),
     "done, its outcome owed": lambda ledger: ledger.commit(RUN, status="owed", last=b"bye"),
     "refused": lambda ledger: ledger.commit(RUN, status="refused", last=b"no"),
-    "failed": lambda ledger: ledger.commit(RUN, spends=[spend(9)], answers=[(b"q", b"a")], status="refused", last=b"no"),
+    "failed": lambda ledger: ledger.commit(
+        RUN, spends=[spend(9)], answers=[(b"q", b"a")], status="refused", last=b"no"
+    ),
     "abandoned": lambda ledger: ledger.runs.abandon(),
     "another one joined": lambda ledger: ledger.join(NEXT, b"plan"),
-    "stopped, then another one joined": lambda ledger: (ledger.commit(RUN, status="stopped"), ledger.join(NEXT, b"plan")),
+    "stopped, then another one joined": lambda ledger: (
+        ledger.commit(RUN, status="stopped"),
+        ledger.join(NEXT, b"plan"),
+    ),
     "an older copy accepted": lambda ledger: ledger.accept(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("end", ENDS)

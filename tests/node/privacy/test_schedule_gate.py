@@ -1,4 +1,6 @@
-"""The gate with a public schedule: answers of unequal price, counted as what they are whatever is asked, lost or resumed."""
+"""The gate with a public schedule: answers of unequal price, counted as what they are whatever is asked, lost or
+resumed.
+"""
 
 from contextlib import closing
 from math import inf
@@ -32,8 +34,11 @@ RECORD = Adjacency(replace_one_record=ReplaceOneRecord(clip=1.0))
 def of(growth=1.5, answers=6, **over):
     """Terms of a schedule, whose claim is that of all its answers."""
     made = terms("gaussian", answers, **{"clip": 1.0, "adjacency": "replace-one-record", "growth": growth} | over)
-    return terms("gaussian", answers, **{"clip": 1.0, "adjacency": "replace-one-record", "growth": growth} | over
-                 | {"epsilon": made.cost(answers)})  # fmt: skip
+    return terms(
+        "gaussian",
+        answers,
+        **{"clip": 1.0, "adjacency": "replace-one-record", "growth": growth} | over | {"epsilon": made.cost(answers)},
+    )
 
 
 def allowed(ledger, t, epsilon, **of_budget):
@@ -178,7 +183,9 @@ def test_whatever_a_plan_s_growth_what_a_budget_lets_pass_is_within_it(tmp_path_
 @pytest.mark.runs
 @pytest.mark.parametrize("k", [1, 4])
 def test_the_game_of_an_answer_proves_nearly_its_own_price_and_never_more(k):
-    """Of the noisiest and of the dearest of four: each claims its own mu, from half to one and a half of the even one's."""
+    """Of the noisiest and of the dearest of four: each claims its own mu, from half to one and a half of the even
+    one's.
+    """
     N, t, answers = 3000, of(2.0, 4, per_answer=1.0), []
     losses = [problem(3, 2, scale=2.0) for _ in range(2)]
     for loss, way in zip(losses, (1, -1), strict=True):
@@ -241,13 +248,22 @@ def test_a_growth_of_one_is_the_run_without_a_schedule():
 @pytest.mark.parametrize(
     ("over", "line"),
     [
-        ({"privacy.mechanism": "laplace", "privacy.delta": None}, r"privacy\.mechanism: found laplace, expected gaussian"),
-        ({"algorithm": {"name": "admm", "rounds": 2, "eta": 0.5}}, r"algorithm: found admm, expected an algorithm that asks for gradients"),
+        (
+            {"privacy.mechanism": "laplace", "privacy.delta": None},
+            r"privacy\.mechanism: found laplace, expected gaussian",
+        ),
+        (
+            {"algorithm": {"name": "admm", "rounds": 2, "eta": 0.5}},
+            r"algorithm: found admm, expected an algorithm that asks for gradients",
+        ),
         ({"algorithm.variant": "published"}, r"algorithm\.variant: found published, expected guarded"),
-        ({"privacy.schedule": {"growth": 30.0}}, r"privacy\.schedule\.growth: found 30 over 10 answers, expected growth"),
+        (
+            {"privacy.schedule": {"growth": 30.0}},
+            r"privacy\.schedule\.growth: found 30 over 10 answers, expected growth",
+        ),
         ({"privacy.schedule": {"growth": 0.0}}, r"privacy\.schedule\.growth"),
     ],
-)  # fmt: skip
+)
 def test_a_scenario_that_asks_it_of_another_gate_is_refused_in_one_line(over, line):
     with pytest.raises(InputError, match=line):
         run(scenario(GAUSSIAN | {"privacy.schedule": {"growth": 1.5}} | over))

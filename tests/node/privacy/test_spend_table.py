@@ -236,7 +236,8 @@ def test_a_ledger_of_the_second_format_counts_its_spends_as_made_now_in_the_vers
         db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
         for k, value in enumerate(values, 1):
             db.execute(
-                "INSERT INTO spend VALUES (?, ?, ?, 'laplace', ?, 1.0, 1.0, 1.0, ?, 'exact', 0.0, '2026-01-01T00:00:00Z')",
+                "INSERT INTO spend VALUES (?, ?, ?, 'laplace', ?, 1.0, 1.0, 1.0, ?, 'exact', 0.0, "
+                "'2026-01-01T00:00:00Z')",
                 (k, RUN, k, value, "bounded-change 0.01"),
             )
         db.execute("INSERT INTO run VALUES (?, x'01', 'running', x'02', NULL, '2026-01-01T00:00:00Z', 10)", (RUN,))

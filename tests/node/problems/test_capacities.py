@@ -47,9 +47,10 @@ def scenario(place, change=None, **privacy):
         "name": "world",
         "problem": {"kind": "zones", "case": "case5", "zones": [[1, 2, 5], [3, 4]]},
         "algorithm": {"name": "ladmm", "rounds": 2},
-        "privacy": {"epsilon": 5.0, "mode": "input"} | privacy
+        "privacy": {"epsilon": 5.0, "mode": "input"}
+        | privacy
         | {"adjacency": {"bounded-change": change or {"relative": 0.05, "of": "capacity.csv"}}},
-    }  # fmt: skip
+    }
     (place / "scenario.yaml").write_text(yaml.safe_dump(raw))
     return load_scenario(place / "scenario.yaml")
 
@@ -107,7 +108,7 @@ def taken(blob, config, device, ledger):
         (ROWS.replace("3,400,150\n", ""), ": found no bus 3, expected a row bus,p_mw,q_mvar for each bus"),
         (None, ": No such file or directory, expected capacities"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_file_is_refused_in_one_line_that_names_its_place(tmp_path, rows, said):
     if rows is not None:
         (tmp_path / "capacity.csv").write_text(rows)
@@ -170,11 +171,14 @@ def test_a_device_with_the_same_contracts_takes_the_plan_and_one_with_others_ref
         ({"of": "capacity.csv"}, "plan: privacy.adjacency.bounded-change.of: found a name, expected a SHA-256 digest"),
         ({"digest": "ab" * 32}, "plan: privacy.adjacency.bounded-change.of: found a name"),
         ({"pair": 0.01}, "plan: Expected a number, {pair, power_factor} or {relative, of}"),
-        ({"relative": None, "of": None, "pair": 0.01, "power_factor": 0.9}, "adjacency pair-change:0.01:0.9, its budget"),
+        (
+            {"relative": None, "of": None, "pair": 0.01, "power_factor": 0.9},
+            "adjacency pair-change:0.01:0.9, its budget",
+        ),
         ({"relative": None, "of": None, "pair": 0.01, "power_factor": 0.01}, "plan: Expected `float` >= 0.1"),
         ({"relative": None, "of": None, "pair": 1e7, "power_factor": 0.9}, "plan: Expected `float` <= 1000000.0"),
     ],
-)  # fmt: skip
+)
 def test_a_lying_plan_is_refused_by_public_numbers_alone(place, lie, said):
     raw = json.loads(encode_plan(ZoneSetup(scenario(place)).plan))
     change = raw["privacy"]["adjacency"]["bounded-change"] | lie
@@ -231,7 +235,7 @@ def test_a_pinned_digest_holds_the_file_to_it(place):
         ({"relatve": 0.05, "of": "capacity.csv"}, "relatve: unknown key, expected one of pair, power_factor, relative"),
         ("1 MW", "bounded-change: found '1 MW', expected float | object | null"),
     ],
-)  # fmt: skip
+)
 def test_a_unit_that_contradicts_itself_is_refused_in_one_line(place, change, said):
     for read in (scenario, zone):
         with pytest.raises(InputError) as caught:

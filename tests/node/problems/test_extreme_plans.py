@@ -1,4 +1,5 @@
-"""Whatever numbers a liar puts into a plan: a device takes it or refuses it in one line, soon, in little memory, unanswered.
+"""Whatever numbers a liar puts into a plan: a device takes it or refuses it in one line, soon, in little memory,
+unanswered.
 
 The limits of time are far above what is needed: they tell a plan that is refused from one that hangs a device.
 """
@@ -50,7 +51,12 @@ def members(tmp_path_factory):
     for k, name in enumerate(guarded_plans.NAMES):
         device, _ = guarded_plans.device_and_plan(name)
         adjacency = guarded_plans.decoded(name).privacy.adjacency
-        made[name] = Member("fleet", device, Ledger(place / f"{k}.ledger", device.name), Budget(epsilon=1e4, delta=1e-3, adjacency=adjacency))  # fmt: skip
+        made[name] = Member(
+            "fleet",
+            device,
+            Ledger(place / f"{k}.ledger", device.name),
+            Budget(epsilon=1e4, delta=1e-3, adjacency=adjacency),
+        )
     yield made
     for member in made.values():
         member.ledger.close()
@@ -78,10 +84,62 @@ def test_honest_plans_are_taken(members, name):
 # --- random lies ---
 
 
-ENDS = [0, 1, 5e-324, 1e-308, 1e-300, 1e-100, 1e-30, 1e-9, 1e-6, 0.5, 1 - 2**-53, 10**3, 1e6, 1e9, 1e10, 1e19, 1e100, 1e300, 1.7e308, 2**22, 2**31, 10**7, 2**63 - 1, 2**63, 2**64, 10**400]  # fmt: skip
+ENDS = [
+    0,
+    1,
+    5e-324,
+    1e-308,
+    1e-300,
+    1e-100,
+    1e-30,
+    1e-9,
+    1e-6,
+    0.5,
+    1 - 2**-53,
+    10**3,
+    1e6,
+    1e9,
+    1e10,
+    1e19,
+    1e100,
+    1e300,
+    1.7e308,
+    2**22,
+    2**31,
+    10**7,
+    2**63 - 1,
+    2**63,
+    2**64,
+    10**400,
+]
 numbers = st.sampled_from(ENDS + [-v for v in ENDS] + [float("nan"), float("inf"), float("-inf")])
 lists = st.lists(numbers | st.lists(st.integers(-1, 12), min_size=2, max_size=2), max_size=6)
-others = st.sampled_from([None, True, "", "x" * 10**5, "\x00\x1b[2J", "random", "hamiltonian", "none", "published", "guarded", "gaussian", "laplace", "pure-optimal", "zcdp", "gdp", "softmax", "least-squares", {}, [], [[]], [[0, 0]], [[0, 1], [1, 2]]])  # fmt: skip
+others = st.sampled_from(
+    [
+        None,
+        True,
+        "",
+        "x" * 10**5,
+        "\x00\x1b[2J",
+        "random",
+        "hamiltonian",
+        "none",
+        "published",
+        "guarded",
+        "gaussian",
+        "laplace",
+        "pure-optimal",
+        "zcdp",
+        "gdp",
+        "softmax",
+        "least-squares",
+        {},
+        [],
+        [[]],
+        [[0, 0]],
+        [[0, 1], [1, 2]],
+    ]
+)
 
 
 def places(value, path=()):
@@ -134,19 +192,47 @@ def lie(name, over):
 @pytest.mark.parametrize(
     ("name", "over", "found"),
     [
-        ("recal", {"privacy.epsilon": 1e-308, "privacy.delta": 1e-300}, "Expected `float` >= 1e-09 - at `$.privacy.epsilon`"),
+        (
+            "recal",
+            {"privacy.epsilon": 1e-308, "privacy.delta": 1e-300},
+            "Expected `float` >= 1e-09 - at `$.privacy.epsilon`",
+        ),
         ("recal", {"privacy.delta": 1e-300}, "Expected `float` >= 1e-30 - at `$.privacy.delta`"),
-        ("recal", {"privacy.epsilon": 1.7e308, "privacy.delta": 0.9}, "Expected `float` <= 1000000000.0 - at `$.privacy.epsilon`"),
+        (
+            "recal",
+            {"privacy.epsilon": 1.7e308, "privacy.delta": 0.9},
+            "Expected `float` <= 1000000000.0 - at `$.privacy.epsilon`",
+        ),
         ("recal", {"privacy.delta": 0.9}, "Expected `float` <= 0.5 - at `$.privacy.delta`"),
         ("recal, softmax in a box", {"problem.classes": 10**8}, "Expected `int` <= 10000 - at `$.problem.classes`"),
-        ("recal, softmax in a box", {"problem.classes": 10_000, "problem.features": 10_000}, "found 10000 features of 10000 classes"),
-        ("dpp2", {"algorithm.alpha": 1e-308, "algorithm.beta": 5e-324, "algorithm.rho": 5e-324}, "Expected `float` >= 1e-09 - at `$.algorithm.alpha`"),
+        (
+            "recal, softmax in a box",
+            {"problem.classes": 10_000, "problem.features": 10_000},
+            "found 10000 features of 10000 classes",
+        ),
+        (
+            "dpp2",
+            {"algorithm.alpha": 1e-308, "algorithm.beta": 5e-324, "algorithm.rho": 5e-324},
+            "Expected `float` >= 1e-09 - at `$.algorithm.alpha`",
+        ),
         ("ladmm", {"algorithm.eta": 1.7e308}, "`$.algorithm.eta`"),
         ("ladmm", {"algorithm.rho": 1e100}, "`$.algorithm.rho`"),
-        ("mradmm", {"algorithm.eta.start": [1e100] * 4}, "Expected `float` <= 1000000000.0 - at `$.algorithm.eta.start[0]`"),
+        (
+            "mradmm",
+            {"algorithm.eta.start": [1e100] * 4},
+            "Expected `float` <= 1000000000.0 - at `$.algorithm.eta.start[0]`",
+        ),
         ("nids", {"problem.L": [1.0, 1.0, 1.0, 1.0]}, "L: found numbers from 1 to 1, expected 1.1"),
-        ("nids", {"problem.edges": [[0, 1], [1, 2], [2, 3], [3, 3]]}, "found edge [3, 3], expected two different nodes"),
-        ("nids", {"problem.edges": [[0, 1], [1, 2], [2, 4]]}, "found edge [2, 4], expected two different nodes of 0..3"),
+        (
+            "nids",
+            {"problem.edges": [[0, 1], [1, 2], [2, 3], [3, 3]]},
+            "found edge [3, 3], expected two different nodes",
+        ),
+        (
+            "nids",
+            {"problem.edges": [[0, 1], [1, 2], [2, 4]]},
+            "found edge [2, 4], expected two different nodes of 0..3",
+        ),
         ("nids", {"problem.edges": [[0, 1], [2, 3]]}, "expected a connected graph"),
         ("iadmm", {"problem.box": 1.0}, "found l1, l2 or a box, expected none"),
         ("recal", {"name": "x" * 65}, "`$.name`"),
@@ -157,7 +243,7 @@ def lie(name, over):
         ("ladmm", {"problem.zones": {"z1": [1], "a/b": [2]}}, "`key` in `$.problem.zones`"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_is_out_of_range_is_refused_by_its_place_in_the_plan(members, name, over, found):
     said = asked(members[name], lie(name, over))
     assert said is not None

@@ -1,4 +1,6 @@
-"""One rule names the pads of a run: a fleet of two versions is refused in one line, at its plan, before anything is answered."""
+"""One rule names the pads of a run: a fleet of two versions is refused in one line, at its plan, before anything is
+answered.
+"""
 
 import json
 

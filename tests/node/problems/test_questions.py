@@ -1,4 +1,6 @@
-"""Which questions a device answers: of the kind that its owner declares, of its owner's list, or of its ledger's birth."""
+"""Which questions a device answers: of the kind that its owner declares, of its owner's list, or of its ledger's
+birth.
+"""
 
 import shutil
 import sqlite3
@@ -39,10 +41,12 @@ QUESTIONS = {
 
 def plan_of(kind, **over):
     raw = {
-        "hushgrid": 1, "name": "asked", "algorithm": {"name": "sum"},
+        "hushgrid": 1,
+        "name": "asked",
+        "algorithm": {"name": "sum"},
         "problem": QUESTIONS[kind] | over | {"data": {"devices": {"features": Q, "rows": M}, "nodes": 3}},
         "privacy": {"mechanism": "gaussian", "epsilon": 1.0, "delta": 1e-5, "adjacency": REPLACED},
-    }  # fmt: skip
+    }
     if kind == "logistic":
         raw["algorithm"] = {"name": "fedavg", "rounds": 2, "step_size": 1.0}
     scenario = scenario_from(raw, "s")
@@ -64,9 +68,9 @@ def admit(plan, allow, ledger):
     """Whether the owner lets the device n0 take part; Refused if not."""
     budget = Budget(epsilon=9.0, delta=1e-5, adjacency=Adjacency(replace_one_record=ReplaceOneRecord(clip=1.0)))
     terms = plan.terms_of("n0")
-    BudgetCheck(
-        "n0", ledger, b"r" * 16, plan.algorithm, terms, budget, allow, plan.question, simulated=False
-    ).admit(terms.answers)  # fmt: skip
+    BudgetCheck("n0", ledger, b"r" * 16, plan.algorithm, terms, budget, allow, plan.question, simulated=False).admit(
+        terms.answers
+    )
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
@@ -97,7 +101,7 @@ def test_a_declared_problem_refuses_every_other_kind(plans, kind):
         ({"kind": "gram", "columns": (0, 1, 2)}, set()),  # the label is column 3
         ({"kind": "gram", "columns": (0, 1, 2, Q)}, {"gram"}),
     ],
-)  # fmt: skip
+)
 def test_a_list_of_questions_is_the_one_list(plans, ledger, entry, answered):
     allow = Allow(problems=(AllowedProblem(**entry),))
     passed = set()
@@ -164,9 +168,14 @@ def test_a_ledger_of_release_0_1_0_has_the_kinds_of_its_time(tmp_path, plans):
 def device(place, **over):
     np.savez(place / "rows.npz", A=ROWS.A, b=ROWS.b)
     config = {
-        "node": "n0", "fleet": "f", "broker": "mqtt://127.0.0.1", "state": str(place / "state"), "data": "rows.npz",
-        "labels": {"classes": 2}, "budget": {"epsilon": 1.0, "delta": 1e-5, "adjacency": REPLACED},
-    }  # fmt: skip
+        "node": "n0",
+        "fleet": "f",
+        "broker": "mqtt://127.0.0.1",
+        "state": str(place / "state"),
+        "data": "rows.npz",
+        "labels": {"classes": 2},
+        "budget": {"epsilon": 1.0, "delta": 1e-5, "adjacency": REPLACED},
+    }
     (place / "n0.yaml").write_text(yaml.safe_dump(config | over))
     return place / "n0.yaml"
 
@@ -179,14 +188,26 @@ DECLARED = {"kind": "logistic", "scale": 1.0, "row_bound": 1.0}
     [
         ({"problems": [{"kind": "quantile"}]}, r"allow.problems\[0\].kind: found quantile, expected one of "),
         ({"problems": [{"kind": "zones"}]}, r"allow.problems\[0\].kind: found zones, expected one of "),
-        ({"problems": [{"kind": "mean"}, {"kind": "softmax", "columns": [1]}]}, r"allow.problems\[1\].columns: found 1 numbers, expected none"),
-        ({"problems": [{"kind": "least-squares"}]}, r"allow.problems\[0\].kind: found least-squares, expected one for labels"),
-        ({"problems": [{"kind": "gram", "edges": [0, 1]}]}, r"allow.problems\[0\].edges: found 2 numbers, expected none \(gram"),
+        (
+            {"problems": [{"kind": "mean"}, {"kind": "softmax", "columns": [1]}]},
+            r"allow.problems\[1\].columns: found 1 numbers, expected none",
+        ),
+        (
+            {"problems": [{"kind": "least-squares"}]},
+            r"allow.problems\[0\].kind: found least-squares, expected one for labels",
+        ),
+        (
+            {"problems": [{"kind": "gram", "edges": [0, 1]}]},
+            r"allow.problems\[0\].edges: found 2 numbers, expected none \(gram",
+        ),
         ({"problems": [{"kind": "total", "column": 1, "columns": [1]}]}, "expected one of column and columns"),
         ({"problems": [{"kind": "mean", "scale": 1}]}, r"allow.problems\[0\].scale: unknown key"),
-        ({"problems": [{"kind": "mean"}], "declared": True}, r"allow.problems\[0\].kind: found mean, expected logistic, as problem"),
+        (
+            {"problems": [{"kind": "mean"}], "declared": True},
+            r"allow.problems\[0\].kind: found mean, expected logistic, as problem",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_list_is_one_line(tmp_path, over, line):
     more = {"problem": DECLARED} if over.pop("declared", False) else {}
     with pytest.raises(InputError, match=line) as caught:
@@ -202,7 +223,8 @@ def test_check_prints_each_question_and_what_it_may_tell(tmp_path):
     expected = [f"answers {kind}" for kind in ("logistic", "softmax", *STATISTICS)]
     assert [line.split(":")[0] for line in answers(device(tmp_path))] == expected
     assert answers(device(tmp_path, problem=DECLARED)) == [
-        "answers logistic: gradients or minimisers of a model of the label by 3 features: how these go together in its 30 records"
+        "answers logistic: gradients or minimisers of a model of the label by 3 features: how these go together in "
+        "its 30 records"
     ]
     problems = [QUESTIONS["histogram"], {"kind": "total", "columns": [0, 2]}, {"kind": "logistic"}]
     assert answers(device(tmp_path, allow={"algorithms": ["sum"], "problems": problems})) == [

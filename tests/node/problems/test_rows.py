@@ -1,4 +1,6 @@
-"""A device's rows: what it says of a plan depends on the plan and on what its owner declares, never on a row or a label."""
+"""A device's rows: what it says of a plan depends on the plan and on what its owner declares, never on a row or a
+label.
+"""
 
 from __future__ import annotations
 
@@ -112,8 +114,10 @@ SHARD = Shard(np.eye(M, Q), np.arange(M) - 1.0)
     [
         (Labels(classes=2), plan(), None),
         (Labels(classes=2), plan("softmax", classes=2), None),
-        (Labels(classes=2), plan("softmax", classes=3), "found a plan for softmax of 3 classes, expected one for labels of 2 classes"),
-        (Labels(classes=2), plan("least-squares"), "found a plan for least-squares, expected one for labels of 2 classes"),
+        (Labels(classes=2), plan("softmax", classes=3), "found a plan for softmax of 3 classes, expected one for "
+                                                        "labels of 2 classes"),
+        (Labels(classes=2), plan("least-squares"), "found a plan for least-squares, expected one for labels of 2 "
+                                                   "classes"),
         (Labels(classes=3), plan(), "found a plan for logistic, expected one for labels of 3 classes"),
         (Labels(classes=3), plan("softmax", classes=3), None),
         (Labels(low=-5.0, high=5.0), plan("least-squares"), None),
@@ -163,7 +167,10 @@ def test_labels_are_moved_into_their_declared_range():
 
 def test_the_largest_label_that_can_be_declared_is_the_gates_bound(tmp_path):
     Labels(low=-LABEL_BOUND, high=LABEL_BOUND)
-    text = "{node: n, fleet: f, broker: 'mqtt://localhost', state: s, data: d.npz, labels: {low: 0, high: %r}, budget: {epsilon: 1, adjacency: {replace-one-record: {clip: 1}}}}"
+    text = (
+        "{node: n, fleet: f, broker: 'mqtt://localhost', state: s, data: d.npz, labels: {low: 0, high: %r}, "
+        "budget: {epsilon: 1, adjacency: {replace-one-record: {clip: 1}}}}"
+    )
     (tmp_path / "n.yaml").write_text(text % LABEL_BOUND)
     assert load_device(tmp_path / "n.yaml").labels.high == LABEL_BOUND
     (tmp_path / "n.yaml").write_text(text % np.nextafter(LABEL_BOUND, inf).item())

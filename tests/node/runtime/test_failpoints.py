@@ -1,5 +1,5 @@
-"""A device whose disk, power or process fails at any boundary of a run: its outcome is there, or its end is stated, and its
-ledger shows no less than what has left it."""
+"""A device whose disk, power or process fails at any boundary of a run: its outcome is there, or its end is stated, and
+its ledger shows no less than what has left it."""
 
 import os
 

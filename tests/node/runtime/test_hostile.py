@@ -27,7 +27,9 @@ from tests.support.status import PLAIN
 
 
 def to_member(world):
-    """(name, topic, payload, kind it is dropped as; None where it is only ignored) for z1, fit for its present state."""
+    """(name, topic, payload, kind it is dropped as; None where it is only ignored) for z1, fit for its present
+    state.
+    """
     z1, t = world["z1"], world["z1"].topics
     edge, everyone, state = t.edge(COORDINATOR, "z1"), t.all(COORDINATOR), t.state(COORDINATOR)
     size = z1.device.dimension
@@ -63,10 +65,25 @@ def to_member(world):
     members = {"z1": z1.session, "z2": 1}
     foreign = "a plan that is not this device's, or not what its run says"
     yield "a plan under another id", everyone, plan_message(blob, members, run=OTHER), foreign
-    yield "a changed plan", everyone, plan_message(blob.replace(b"world", b"warld"), members, run=wire.run_id(blob, NONCE, members)), foreign  # fmt: skip
-    yield "changed members", everyone, plan_message(blob, members | {"z3": 1}, run=wire.run_id(blob, NONCE, members)), foreign  # fmt: skip
+    yield (
+        "a changed plan",
+        everyone,
+        plan_message(blob.replace(b"world", b"warld"), members, run=wire.run_id(blob, NONCE, members)),
+        foreign,
+    )
+    yield (
+        "changed members",
+        everyone,
+        plan_message(blob, members | {"z3": 1}, run=wire.run_id(blob, NONCE, members)),
+        foreign,
+    )
     yield "a plan without it", everyone, plan_message(blob, {"z2": 1}), foreign
-    yield "another session", everyone, plan_message(blob, members | {"z1": z1.session + 1}), "a plan for another session"  # fmt: skip
+    yield (
+        "another session",
+        everyone,
+        plan_message(blob, members | {"z1": z1.session + 1}),
+        "a plan for another session",
+    )
     told = {"z1": AHEAD}
     yield "a mark in it", everyone, plan_message(blob, members | {"z1": 99}, marks=told), "a plan for another session"
     yield "retained junk", state, b"junk", "malformed"

@@ -1,4 +1,6 @@
-"""Whatever a device is asked: what two data sets that differ in one record let it say is equal, or an answer is paid for."""
+"""Whatever a device is asked: what two data sets that differ in one record let it say is equal, or an answer is paid
+for.
+"""
 
 import json
 
@@ -111,19 +113,41 @@ def test_the_plans_that_are_changed_are_joined_and_their_questions_answered(tmp_
 #: {what: (kind, algorithm, {path: value})}: plans that made a step, a calibration or the memory fail.
 CRAFTED = {
     "a tiny epsilon with a tiny delta": (
-        "logistic", "dgd",
-        {"privacy.epsilon": 1e-308, "privacy.delta": 1e-300, "privacy.mechanism": "gaussian", "privacy.accountant": "gdp"},
+        "logistic",
+        "dgd",
+        {
+            "privacy.epsilon": 1e-308,
+            "privacy.delta": 1e-300,
+            "privacy.mechanism": "gaussian",
+            "privacy.accountant": "gdp",
+        },
     ),
     "a huge epsilon with a large delta": (
-        "logistic", "dgd",
-        {"privacy.epsilon": 1.7e308, "privacy.delta": 0.9, "privacy.mechanism": "gaussian", "privacy.accountant": "gdp"},
+        "logistic",
+        "dgd",
+        {
+            "privacy.epsilon": 1.7e308,
+            "privacy.delta": 0.9,
+            "privacy.mechanism": "gaussian",
+            "privacy.accountant": "gdp",
+        },
     ),
     "pure-optimal at 800 an answer": (
-        "logistic", "dgd", {"privacy.epsilon": 3200.0, "privacy.delta": 1e-5, "privacy.accountant": "pure-optimal"}
+        "logistic",
+        "dgd",
+        {"privacy.epsilon": 3200.0, "privacy.delta": 1e-5, "privacy.accountant": "pure-optimal"},
     ),
     "a hundred million classes": ("softmax", "dgd", {"problem.classes": 10**8}),
-    "tiny numbers of DPP2": ("logistic", "dpp2", {"algorithm.alpha": 1e-300, "algorithm.beta": 1e-308, "algorithm.rho": 5e-324}),
-    "huge numbers of DPP2": ("logistic", "dpp2", {"algorithm.alpha": 1e308, "algorithm.beta": 1e300, "algorithm.rho": 1e308}),
+    "tiny numbers of DPP2": (
+        "logistic",
+        "dpp2",
+        {"algorithm.alpha": 1e-300, "algorithm.beta": 1e-308, "algorithm.rho": 5e-324},
+    ),
+    "huge numbers of DPP2": (
+        "logistic",
+        "dpp2",
+        {"algorithm.alpha": 1e308, "algorithm.beta": 1e300, "algorithm.rho": 1e308},
+    ),
     "a step beyond all numbers": ("logistic", "dgd", {"algorithm.step_size": 1.7e308}),
     "a penalty of nothing": ("logistic", "iadmm", {"algorithm.rho": 5e-324}),
     "a penalty beyond all numbers": ("logistic", "iadmm, exact", {"algorithm.rho": 1.7e308}),
@@ -141,7 +165,7 @@ CRAFTED = {
     "rho beyond all numbers": ("zones", "ladmm objective data", {"algorithm.rho": 1.7e308}),
     "fifty local updates": ("zones", "ladmm input data", {"algorithm.local_updates": 50}),
     "fifty-one local updates": ("zones", "ladmm input data", {"algorithm.local_updates": 51}),
-}  # fmt: skip
+}
 
 
 def crafted(plans, name, over):
@@ -227,8 +251,10 @@ def test_a_plan_is_refused_by_declarations_and_never_by_labels(tmp_path, monkeyp
     other[0] = 5.0 if kind == "softmax" else 0.25
     adjacency, declared = {"replace-one-record": {"clip": 1.0}}, (-10.0, 10.0)
     pair = Pair(
-        monkeypatch, [rows_file(tmp_path / n, A, v, adjacency, declared) for n, v in (("a", b), ("b", other))], "constant"
-    )  # fmt: skip
+        monkeypatch,
+        [rows_file(tmp_path / n, A, v, adjacency, declared) for n, v in (("a", b), ("b", other))],
+        "constant",
+    )
     plans = plans_of(kind)
     for classes in (2, 3, 4, 5, 6) if kind == "softmax" else (1,):
         pair.begin(f"{kind}, {classes} classes")

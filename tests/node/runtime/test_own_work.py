@@ -19,7 +19,9 @@ def test_the_time_of_ones_own_work_is_nobodys_silence():
 
 
 def delivered(world, publications, to=None):
-    """Delivers these, and all that they lead to; messages to others than `to` (absent: nobody is left out) are returned."""
+    """Delivers these, and all that they lead to; messages to others than `to` (absent: nobody is left out) are
+    returned.
+    """
     kept, queue = [], list(publications)
     while queue:
         topic, payload, _ = queue.pop(0)
@@ -34,7 +36,9 @@ def delivered(world, publications, to=None):
 
 @pytest.fixture
 def world(tmp_path):
-    """Two zones and their coordinator, in whose name the first round has just been told to the zones, and not yet heard."""
+    """Two zones and their coordinator, in whose name the first round has just been told to the zones, and not yet
+    heard.
+    """
     world = World(tmp_path, setup(name="ladmm"))
     try:
         centre = world.centre

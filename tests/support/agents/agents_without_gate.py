@@ -98,8 +98,8 @@ def cycle(graph: Graph, rounds):
 def distance(losses_, regularizer, x, linear=0.0):
     """A bound of |x - x*|_2 for F = sum f_i + <linear, x> + n r, by a proximal gradient step of length 1/L from x.
 
-    F's smooth part is mu-convex and L-smooth: such a step contracts by 1 - mu/L, so its length d has |x - x*| <= (L/mu) d;
-    twice that where a ridge of r, below L, is counted in mu.
+    F's smooth part is mu-convex and L-smooth: such a step contracts by 1 - mu/L, so its length d has |x - x*| <= (L/mu)
+    d; twice that where a ridge of r, below L, is counted in mu.
     """
     n = len(losses_)
     slope = sum(f.gradient(x) for f in losses_) + linear

@@ -1,4 +1,6 @@
-"""A walk small enough to follow by eye, and a network that may lose, repeat and reorder. The machines are the real ones."""
+"""A walk small enough to follow by eye, and a network that may lose, repeat and reorder. The machines are the real
+ones.
+"""
 
 from __future__ import annotations
 

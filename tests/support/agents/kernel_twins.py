@@ -137,9 +137,11 @@ def rounds_rows():
         state, record = draw.normal(size=(3, 4, q)), np.zeros((K, 2, 4, q))
         numbers = 0.1, 0.05, 2.0, draw.uniform(0.1, 0.9, K)
         yield Row(
-            whole_dpp2.whole_run, dpp2_twin(fs, graph), (stacked.stack(fs), edges, *state, *numbers, noise, w, e, record),
+            whole_dpp2.whole_run,
+            dpp2_twin(fs, graph),
+            (stacked.stack(fs), edges, *state, *numbers, noise, w, e, record),
             (stacked.stack(fs), edges, *state, *numbers, noise[1:], w, e, record),
-        )  # fmt: skip
+        )
 
 
 def agents_rows():
@@ -194,26 +196,32 @@ def admm_rows():
         eta, F = draw.uniform(0.2, 2.0, V), draw.normal(size=(V, M))
         yield Row(
             radmm.linear,
-            lambda f, lam, eta, F: [2 * lam[k] - sum(eta[j] * (f[k] + F[j][k]) for j in range(len(F))) for k in range(M)],
-            (f, lam, eta, F), (f, SHORT, np.ones(2), np.ones((2, M))),
-        )  # fmt: skip
+            lambda f, lam, eta, F: [
+                2 * lam[k] - sum(eta[j] * (f[k] + F[j][k]) for j in range(len(F))) for k in range(M)
+            ],
+            (f, lam, eta, F),
+            (f, SHORT, np.ones(2), np.ones((2, M))),
+        )
         yield Row(
             radmm.disagreement,
             lambda f, eta, F: [sum(eta[j] * (f[k] - F[j][k]) for j in range(len(F))) for k in range(M)],
-            (f, eta, F), (SHORT, np.ones(2), np.ones((2, M))),
-        )  # fmt: skip
+            (f, eta, F),
+            (SHORT, np.ones(2), np.ones((2, M))),
+        )
     yield Row(
         radmm.recycled,
         lambda f, lam, v, s, eta, gamma: [
             f[k] - (2 * lam[k] + s[k] - v[k] - 2 * eta * f[k]) / (2 * eta + gamma) for k in range(M)
         ],
-        (f, lam, v, s, 1.5, 0.5), (f, SHORT, v, s, 1.5, 0.5),
-    )  # fmt: skip
+        (f, lam, v, s, 1.5, 0.5),
+        (f, SHORT, v, s, 1.5, 0.5),
+    )
     yield Row(
         dpladmm.linearised,
         lambda f, g, v, quadratic, s: [(f[k] / s - g[k] - v[k]) / (quadratic + 1 / s) for k in range(M)],
-        (f, lam, v, 1.5, 0.3), (f, SHORT, v, 1.5, 0.3),
-    )  # fmt: skip
+        (f, lam, v, 1.5, 0.3),
+        (f, SHORT, v, 1.5, 0.3),
+    )
 
 
 TABLE = [

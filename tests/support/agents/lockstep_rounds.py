@@ -9,7 +9,9 @@ from hushgrid.kernels.problems.losses import Loss
 
 
 class Data:
-    """An oracle of one node's f_i. `noise`: what is added to its next answers; `scales`, of what it was asked to perturb."""
+    """An oracle of one node's f_i. `noise`: what is added to its next answers; `scales`, of what it was asked to
+    perturb.
+    """
 
     def __init__(self, loss, noise=None, perturbations=None):
         self.loss, self.noise, self.perturbations = loss, noise, perturbations

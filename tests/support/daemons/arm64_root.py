@@ -1,4 +1,6 @@
-"""A root of arm64 packages whose programs run here, by qemu: the device's real wheels, on the processor that they are for."""
+"""A root of arm64 packages whose programs run here, by qemu: the device's real wheels, on the processor that they are
+for.
+"""
 
 import os
 import shutil

@@ -159,7 +159,8 @@ install -o mosquitto -m 0400 /root/fleet/ca.crt /root/fleet/broker.crt /root/fle
 systemctl restart mosquitto
 sh {house}/deploy/install.sh node
 sh {house}/deploy/install.sh coordinator
-install -o root -g hushgrid -m 0640 /root/fleet/ca.crt /root/fleet/coordinator.* /root/fleet/z*.crt /root/fleet/z*.key /etc/hushgrid/certs
+install -o root -g hushgrid -m 0640 /root/fleet/ca.crt /root/fleet/coordinator.* /root/fleet/z*.crt \\
+    /root/fleet/z*.key /etc/hushgrid/certs
 install -o root -g hushgrid -m 0640 {house}/deploy/nodes/* /etc/hushgrid/nodes
 sed -i 's/wait_s: 60/wait_s: 5/; s/silent_s: 10/silent_s: 5/' /etc/hushgrid/coordinator.yaml
 systemctl enable --now hushgrid-node@z1 hushgrid-node@z2 hushgrid-node@z3 hushgrid-coordinator

@@ -28,7 +28,9 @@ ROOT = "hushgrid/1/demo"
 
 
 class Daemon:
-    """A process of a real command, with what it says as it comes: a fork where its environment tells it nothing early."""
+    """A process of a real command, with what it says as it comes: a fork where its environment tells it nothing
+    early.
+    """
 
     def __init__(self, log: Path, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.log = log

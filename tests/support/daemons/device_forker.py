@@ -3,8 +3,8 @@
 It reads lines and prints the process id of each child:
 
     CONFIG tab LOG       a device: `hushgrid node CONFIG`, its command's own function, in a process of its own
-    DIRECTORY tab LOG    a whole fleet with its coordinator in one process, over memory: one run, gone on with where it stood
-    a JSON object        any command: {"arguments", "environment", "directory", "log"}
+    DIRECTORY tab LOG    a whole fleet with its coordinator in one process, over memory: one run, gone on with where it
+    stood a JSON object        any command: {"arguments", "environment", "directory", "log"}
 
 Where its own argument names a directory, the exit code of every child is left there, in a file named by its process id.
 """

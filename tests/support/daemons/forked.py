@@ -1,4 +1,6 @@
-"""Commands of `hushgrid` as forks of a process that has imported it: in all but their start they are processes of their own."""
+"""Commands of `hushgrid` as forks of a process that has imported it: in all but their start they are processes of their
+own.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Members of a masked run that a coordinator of the adversary has made up, and the broker on which it speaks for them.
 
-Devices come in by TLS, with certificates of the fleet. The adversary has a listener of its own, without one: it may be the broker.
+Devices come in by TLS, with certificates of the fleet. The adversary has a listener of its own, without one: it may be
+the broker.
 """
 
 from __future__ import annotations

@@ -88,7 +88,9 @@ class Liar:
         self, plan: Mapping[str, Any] | bytes, *, marks: Mapping[str, Mark] | None = None,
         others: Iterable[str] = (), nonce: bytes | None = None, every: float | None = None,
     ) -> bytes:  # fmt: skip
-        """Publish a plan to the victims (and to `others`, who need not exist); returns the run's id. Waits for nothing."""
+        """Publish a plan to the victims (and to `others`, who need not exist); returns the run's id. Waits for
+        nothing.
+        """
         blob = plan if isinstance(plan, bytes) else msgspec.json.encode(plan)
         members = {v: self.birth(v).session for v in self.victims} | dict.fromkeys(others, 1)
         nonce = os.urandom(16) if nonce is None else nonce

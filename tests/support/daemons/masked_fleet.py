@@ -1,4 +1,6 @@
-"""The sensors of deploy/ring around a coordinator that sees only sums over them, as real processes with certificates."""
+"""The sensors of deploy/ring around a coordinator that sees only sums over them, as real processes with
+certificates.
+"""
 
 import shutil
 from hashlib import sha256
@@ -45,7 +47,9 @@ def fingerprint(file: Path) -> str:
 def masked_fleet(
     directory: Path, program: Path, stack, allow: str = "corrupt: 1, honest: 2, alone: 3.0", scenario: str = SCENARIO
 ) -> Fleet:
-    """The fleet on mosquitto with TLS. `allow`: of every owner's `allow.masked`, beside the fingerprints of all members."""
+    """The fleet on mosquitto with TLS. `allow`: of every owner's `allow.masked`, beside the fingerprints of all
+    members.
+    """
     port = free_port()
     fleet = Fleet(directory, f"mqtts://127.0.0.1:{port}", stack, DEPLOY / "ring")
     shutil.copy2(DEPLOY / "mosquitto.conf", directory)

@@ -14,7 +14,9 @@ COMMIT, VERSION = "07f913d", "0.1.0"  #: the last commit of the release before
 
 
 def previous_release(directory: Path) -> dict[str, str]:
-    """The environment in which `python -m hushgrid` is the release before. Skips where the history does not reach it."""
+    """The environment in which `python -m hushgrid` is the release before. Skips where the history does not reach
+    it.
+    """
     directory.mkdir(parents=True)
     archive = directory / "tree.tar"
     made = subprocess.run(

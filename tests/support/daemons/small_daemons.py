@@ -1,4 +1,6 @@
-"""Small fleets of real daemons: a ring of four sensors, a pair of zones, and coordinators by command or in this process."""
+"""Small fleets of real daemons: a ring of four sensors, a pair of zones, and coordinators by command or in this
+process.
+"""
 
 from __future__ import annotations
 
@@ -95,13 +97,18 @@ def on_rows(name: str, rounds: int, epsilon: float, **algorithm: Any) -> Raw:
     )  # one from outside is known to its devices alone
     network, nodes = ({"network": {"kind": "ring", "nodes": 4}}, {}) if networked else ({}, {"nodes": 4})
     return {
-        "hushgrid": 1, "name": name, **network,
+        "hushgrid": 1,
+        "name": name,
+        **network,
         "problem": {
-            "kind": "logistic", "data": {"devices": {"features": FEATURES, "rows": ROWS}, **nodes}, "row_bound": 1.0, "l2": 0.1,
+            "kind": "logistic",
+            "data": {"devices": {"features": FEATURES, "rows": ROWS}, **nodes},
+            "row_bound": 1.0,
+            "l2": 0.1,
         },
         "algorithm": {"name": name, "rounds": rounds} | algorithm,
         "privacy": {"adjacency": CLIP, "epsilon": epsilon},
-    }  # fmt: skip
+    }
 
 
 def summed_rows(epsilon: float) -> Raw:

@@ -20,8 +20,10 @@ def wheelhouse(directory: Path) -> Path:
     """Of this checkout, for this machine and this Python."""
     done = subprocess.run(
         ["sh", DEPLOY / "wheelhouse.sh", directory],
-        env={"PATH": f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin", **_pip()}, capture_output=True, text=True,
-    )  # fmt: skip
+        env={"PATH": f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin", **_pip()},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     return directory
 

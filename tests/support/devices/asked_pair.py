@@ -1,4 +1,6 @@
-"""Two devices from their files that are asked the same, with equal noise: what they say is compared, what they spend is counted."""
+"""Two devices from their files that are asked the same, with equal noise: what they say is compared, what they spend is
+counted.
+"""
 
 from __future__ import annotations
 
@@ -109,9 +111,14 @@ class Pair:
             device = config.kind.device(config, str(path))
             ledger = Ledger(path.parent / "state" / f"{config.node}.ledger", config.node)
             half.member = Member(
-                config.fleet, device, ledger, config.budget, config.allow,
-                outcome=lambda found, about, half=half: half.outcomes.append(found), journal=NoiseJournal(ledger.path.with_suffix(".drawn"), ledger),
-            )  # fmt: skip
+                config.fleet,
+                device,
+                ledger,
+                config.budget,
+                config.allow,
+                outcome=lambda found, about, half=half: half.outcomes.append(found),
+                journal=NoiseJournal(ledger.path.with_suffix(".drawn"), ledger),
+            )
             half.member.connected()
             self.halves.append(half)
         self.now = None

@@ -5,11 +5,11 @@ publication of the victim. Fails at one:
 
  - before, after: the process dies; its files are what they were at that instant.
  - no space, read-only: the disk takes nothing from there on, over two restarts, and then again.
- - renames lost, data lost: the power is cut after the boundary. What was not synced is gone: a rename whose folder was not,
-   or (as other file systems have it) the content of a file that was not, under its new name.
+ - renames lost, data lost: the power is cut after the boundary. What was not synced is gone: a rename whose folder was
+   not, or (as other file systems have it) the content of a file that was not, under its new name.
 
-Transactions of SQLite count as synced (the ledger checks synchronous=FULL at its start), the log in front of them as far
-as it was. The note of what is drawn is not: a power cut takes it. Nor is a mark that is written in place.
+Transactions of SQLite count as synced (the ledger checks synchronous=FULL at its start), the log in front of them as
+far as it was. The note of what is drawn is not: a power cut takes it. Nor is a mark that is written in place.
 """
 
 from __future__ import annotations
@@ -188,7 +188,9 @@ class Disk:
 
 
 class Fleet(MemoryBroker):
-    """Devices as their daemons make them, on seeded noise, and a coordinator; the victim is started again when it ends."""
+    """Devices as their daemons make them, on seeded noise, and a coordinator; the victim is started again when it
+    ends.
+    """
 
     def __init__(self, held, directory, setup, victim, kind="", k=0):
         self.directory, self.setup, self.held = directory, setup, held

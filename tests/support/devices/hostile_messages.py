@@ -41,5 +41,12 @@ def not_envelopes(size):
 
 
 def birth(session=77, run=b"", **over):
-    facts = {"version": "0.1.0", "algorithms": ("ladmm",), "mechanisms": ("laplace",), "problem": "zones", "digest": "", "dimension": 12}  # fmt: skip
+    facts = {
+        "version": "0.1.0",
+        "algorithms": ("ladmm",),
+        "mechanisms": ("laplace",),
+        "problem": "zones",
+        "digest": "",
+        "dimension": 12,
+    }
     return Birth(session, run, AHEAD, Capabilities(**facts | over))

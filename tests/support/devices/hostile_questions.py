@@ -68,9 +68,36 @@ def plans_of(kind):
 
 
 NUMBERS = [
-    0, -1, 1, 2, 3, 17, -0.0, 0.5, 1e-3, 1e-12, 1e-100, 1e-300, 1e-308, 5e-324, 1e3, 1e8, 10**8, 1e12, 2**53, 2**63, 1e100,
-    1e150, 1e154, 1e300, 1.7e308, 1.7976931348623157e308, 700.0, 0.999, 0.9,
-]  # fmt: skip
+    0,
+    -1,
+    1,
+    2,
+    3,
+    17,
+    -0.0,
+    0.5,
+    1e-3,
+    1e-12,
+    1e-100,
+    1e-300,
+    1e-308,
+    5e-324,
+    1e3,
+    1e8,
+    10**8,
+    1e12,
+    2**53,
+    2**63,
+    1e100,
+    1e150,
+    1e154,
+    1e300,
+    1.7e308,
+    1.7976931348623157e308,
+    700.0,
+    0.999,
+    0.9,
+]
 #: The same at the ends of what a plan may carry: it is joined, and then has extreme steps.
 ENDS = [0, 1, 2, 5, 50, 1000, 10_000, 10_000_000, 0.5, 0.1, 10.0, 100.0, 1e-30, 1e-12, 1e-9, 1e-6, 1e3, 1e6, 1e9, 1e19]
 OTHERS = [
@@ -187,8 +214,26 @@ def honest_round(pair):
         pair.tell(COORDINATOR, machine.state.t + 1, ladmm.W(np.zeros(machine.shared.size)))
 
 
-ENTRIES = [0.0, -0.0, 5e-324, -1e-310, 1e-300, 1.0, -1.0, 1e8, 2.0**40, -(2.0**41), 1e100, 1e154, 1e300, 1.7e308, -1.7e308,
-           np.inf, -np.inf, np.nan]  # fmt: skip
+ENTRIES = [
+    0.0,
+    -0.0,
+    5e-324,
+    -1e-310,
+    1e-300,
+    1.0,
+    -1.0,
+    1e8,
+    2.0**40,
+    -(2.0**41),
+    1e100,
+    1e154,
+    1e300,
+    1.7e308,
+    -1.7e308,
+    np.inf,
+    -np.inf,
+    np.nan,
+]
 
 
 def vector(size, dice):

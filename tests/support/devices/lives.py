@@ -1,4 +1,6 @@
-"""A device over weeks of running time that a test lets pass, and the coordinator that asks it; what travels is kept as a transcript."""
+"""A device over weeks of running time that a test lets pass, and the coordinator that asks it; what travels is kept as
+a transcript.
+"""
 
 from __future__ import annotations
 

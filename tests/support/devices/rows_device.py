@@ -1,4 +1,6 @@
-"""The gate of a data problem with terms, noise and authority of the test's choice, and a device's real ledger and budget check."""
+"""The gate of a data problem with terms, noise and authority of the test's choice, and a device's real ledger and
+budget check.
+"""
 
 import numpy as np
 
@@ -19,11 +21,22 @@ def terms(mechanism="laplace", answers=4, per_answer=0.5, **over):
     delta = 0.0 if mechanism == "laplace" else 1e-5
     accountant = "pure-basic" if mechanism == "laplace" else "gdp"
     given = {
-        "mechanism": mechanism, "adjacency": f"bounded-change {BETA}", "beta": 0.0 if "clip" in over else BETA, "mode": "objective",
-        "at": "gradient", "published": False, "accountant": accountant, "answers": answers, "per_answer": per_answer,
-        "paper_epsilon": per_answer, "paper_delta": None, "delta": delta, "rounds": answers, "capped": False,
+        "mechanism": mechanism,
+        "adjacency": f"bounded-change {BETA}",
+        "beta": 0.0 if "clip" in over else BETA,
+        "mode": "objective",
+        "at": "gradient",
+        "published": False,
+        "accountant": accountant,
+        "answers": answers,
+        "per_answer": per_answer,
+        "paper_epsilon": per_answer,
+        "paper_delta": None,
+        "delta": delta,
+        "rounds": answers,
+        "capped": False,
         "epsilon": accounting.claimed_epsilon(accountant, per_answer, answers, delta),
-    }  # fmt: skip
+    }
     return Terms(**given | over)
 
 

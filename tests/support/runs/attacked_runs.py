@@ -48,16 +48,26 @@ def attacked(
     ring=False,
     **keys,
 ) -> Path:
-    """A directory with what an attack reads of a run on digits, or the whole of it; beside it in `place` are the rows."""
+    """A directory with what an attack reads of a run on digits, or the whole of it; beside it in `place` are the
+    rows.
+    """
     algorithm = {} if "name" in keys else {"name": "recal", "walk": "hamiltonian"}
     algorithm |= keys
     raw = {
-        "hushgrid": 1, "name": "digits", "seed": 1, "run": {"record": "transcript"},
+        "hushgrid": 1,
+        "name": "digits",
+        "seed": 1,
+        "run": {"record": "transcript"},
         "problem": {
-            "kind": "softmax", "classes": 10, "row_bound": 1.0, "l2": 0.05, "data": {"files": images(place, nodes, m, seed)},
-        } | (problem or {}),
+            "kind": "softmax",
+            "classes": 10,
+            "row_bound": 1.0,
+            "l2": 0.05,
+            "data": {"files": images(place, nodes, m, seed)},
+        }
+        | (problem or {}),
         "algorithm": algorithm | {"variant": variant, "rounds": visits * nodes if "walk" in algorithm else visits},
-    }  # fmt: skip
+    }
     if ring or "walk" in algorithm:
         raw["network"] = {"kind": "ring", "nodes": nodes}
     if variant != "none":

@@ -34,10 +34,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def scenario(over: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """The demo's case as a mapping. `over`: dotted key paths to values, None takes the key away."""
     raw: dict[str, Any] = {
-        "hushgrid": 1, "name": "fleet", "problem": {"kind": "zones", "case": "case14", "zones": 3},
+        "hushgrid": 1,
+        "name": "fleet",
+        "problem": {"kind": "zones", "case": "case14", "zones": 3},
         "algorithm": {"name": "ladmm", "rounds": 5},
-        "privacy": {"mechanism": "laplace", "adjacency": {"bounded-change": 0.01}, "epsilon": 50.0, "mode": "objective"},
-    }  # fmt: skip
+        "privacy": {
+            "mechanism": "laplace",
+            "adjacency": {"bounded-change": 0.01},
+            "epsilon": 50.0,
+            "mode": "objective",
+        },
+    }
     for path, value in (dict(over or {}) | more).items():
         here = raw
         *parents, last = path.split(".")

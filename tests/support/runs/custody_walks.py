@@ -14,7 +14,9 @@ CUT = 9  #: the token whose receiver is cut off
 
 
 def cut_off(walk, moment, hop=CUT):
-    """Who is delivered token `hop` first is cut off before it, after it, or between taking it and saying so: its name."""
+    """Who is delivered token `hop` first is cut off before it, after it, or between taking it and saying so: its
+    name.
+    """
     victim = []
 
     def at(delivery):

@@ -69,7 +69,9 @@ def write_least_cost(
     result: dict[str, Any] | None = None,
     tables: bool = True,
 ) -> Path:
-    """A run directory. result: fields of result.json in place of those of a run that has agreed and has an AC dispatch."""
+    """A run directory. result: fields of result.json in place of those of a run that has agreed and has an AC
+    dispatch.
+    """
     grid = load(case)
     zones = zones_of(grid, count)
     write_run(
@@ -92,8 +94,13 @@ def write_least_cost(
     (out / "scenario.yaml").write_text(yaml.safe_dump(scenario, sort_keys=False, default_flow_style=None))
 
     power = {
-        "generation_mw": 275.2, "load_mw": 259.3, "served_mw": 259.3, "unserved_mw": 0.0, "spilled_mw": 0.0, "slack_mvar": 0.0,
-    }  # fmt: skip
+        "generation_mw": 275.2,
+        "load_mw": 259.3,
+        "served_mw": 259.3,
+        "unserved_mw": 0.0,
+        "spilled_mw": 0.0,
+        "slack_mvar": 0.0,
+    }
     solved = {"status": "solved", "objective": 2177.9, "iterations": 15, **power, "losses_mw": 15.9}
     told = json.loads((out / "result.json").read_text()) | {
         "algorithm": "consensus-admm",

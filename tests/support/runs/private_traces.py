@@ -1,4 +1,6 @@
-"""What of private data could stand in a file, searched for in every encoding; and a run's files with its chance held still."""
+"""What of private data could stand in a file, searched for in every encoding; and a run's files with its chance held
+still.
+"""
 
 import base64
 import itertools

@@ -1,4 +1,6 @@
-"""What a listener counts from the wire alone: the bytes, the public plans, MessagePack and JSON, and nothing of hushgrid."""
+"""What a listener counts from the wire alone: the bytes, the public plans, MessagePack and JSON, and nothing of
+hushgrid.
+"""
 
 import json
 import math
@@ -114,7 +116,9 @@ def gdp(mu: float, delta: float) -> float:
 
 
 def zcdp(mu: float, delta: float) -> float:
-    """epsilon of mu^2/2-zCDP at delta (C. Canonne, G. Kamath, T. Steinke, 2020, proposition 12), its minimum by search."""
+    """epsilon of mu^2/2-zCDP at delta (C. Canonne, G. Kamath, T. Steinke, 2020, proposition 12), its minimum by
+    search.
+    """
     rho = mu * mu / 2
 
     def at(log_a: float) -> float:

@@ -33,7 +33,9 @@ def setup(*args, **over):
 
 
 class Air(MemoryBroker):
-    """Nothing reaches a node that is `away`, and nothing of it is heard. Time passes while messages are on their way."""
+    """Nothing reaches a node that is `away`, and nothing of it is heard. Time passes while messages are on their
+    way.
+    """
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -156,7 +158,8 @@ def assert_one_token(states):
 
 
 def assert_conserved(result, params, states=None):
-    """u = sum_i lambda_i, or N z = sum_i (x_i - y_i/rho), after every activation that stands, over the nodes in the token;
+    """u = sum_i lambda_i, or N z = sum_i (x_i - y_i/rho), after every activation that stands, over the nodes in the
+    token;
 
     and as the ledgers have it. These are all nodes until a recount ends, then those that its tour has passed, and who
     issued its first token.
@@ -180,7 +183,9 @@ def assert_conserved(result, params, states=None):
         return np.max(np.abs(held[list(kept)].sum(axis=0) - total)) <= room
 
     def counted(k):
-        """The nodes of the tour that ended with activation k. One that was begun before, around others, may precede it."""
+        """The nodes of the tour that ended with activation k. One that was begun before, around others, may precede
+        it.
+        """
         first = next((j for j in range(k, -1, -1) if not toured[j]), 0)
         return next(some for j in range(first, k) if fits(some := sorted(set(t["active"][j : k + 1].tolist())), k))
 

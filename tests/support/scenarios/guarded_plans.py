@@ -26,7 +26,10 @@ ALGORITHMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "recal, softmax in a box": ({"name": "recal", "rounds": 20}, SOFTMAX | GAUSSIAN | {"problem.box": 1.0}),
     "recal, given walk": ({"name": "recal", "rounds": 20, "walk": [0, 1] * 10, "alpha": [0.1] * 4}, {}),
     "iadmm": ({"name": "iadmm", "rounds": 20, "rho": 1.0}, {}),
-    "iadmm, exact": ({"name": "iadmm", "rounds": 20, "rho": 1.0, "update": "exact"}, {"privacy.accountant": "pure-optimal", "privacy.delta": 1e-6}),
+    "iadmm, exact": (
+        {"name": "iadmm", "rounds": 20, "rho": 1.0, "update": "exact"},
+        {"privacy.accountant": "pure-optimal", "privacy.delta": 1e-6},
+    ),
     "wadmm": ({"name": "wadmm", "rounds": 20, "rho": 1.0}, {"privacy.mechanism": "gaussian", "privacy.delta": 1e-5}),
     "dpp2": ({"name": "dpp2", "rounds": 20, "alpha": 0.4, "beta": 0.1, "rho": 0.3}, GAUSSIAN),
     "extra": ({"name": "extra", "rounds": 20, "step_size": 0.5}, GAUSSIAN | {"problem.box": 1.0}),
@@ -40,7 +43,7 @@ ALGORITHMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "dpadmm": ({"name": "dpadmm", "rounds": 20, "eta": 0.5, "perturb": "primal"}, GAUSSIAN),
     "dpladmm": ({"name": "dpladmm", "rounds": 20, "eta": 0.5, "step": 0.5}, GAUSSIAN),
     "madmm": ({"name": "madmm", "rounds": 20, "eta": {"start": 0.5, "growth": 1.1}, "theta": 0.5}, {}),
-}  # fmt: skip
+}
 for _name in RECORDS.algorithms:  # one that has come since: its own example
     _declared = registry.ALGORITHMS[_name]
     _example = dict(examples(_declared)["guarded"][0])

@@ -1,4 +1,6 @@
-"""Small guarded scenarios of every registered algorithm, by mechanism, question and mode, and the other data to compare with."""
+"""Small guarded scenarios of every registered algorithm, by mechanism, question and mode, and the other data to compare
+with.
+"""
 
 from hushgrid.kernels.algorithms.registry import ALGORITHMS, of_patterns
 from hushgrid.kernels.problems.statistics import STATISTICS

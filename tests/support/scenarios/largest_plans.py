@@ -1,4 +1,6 @@
-"""A program: what a device makes of the largest plans, a line of JSON each; at last the peak of its memory beyond what it began with."""
+"""A program: what a device makes of the largest plans, a line of JSON each; at last the peak of its memory beyond what
+it began with.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def zones(found):
 
 
 LARGE = {
-    "a walk between a hub and a leaf": lambda: network("recal, given walk", N, STAR, alpha=0.1, rounds=500_000, walk=[0, 9999] * 500_000),
+    "a walk between a hub and a "
+    "leaf": lambda: network("recal, given walk", N, STAR, alpha=0.1, rounds=500_000, walk=[0, 9999] * 500_000),
     "a star": lambda: network("recal", N, STAR, rounds=10_000_000),
     "a complete graph": lambda: network("nids", 700, [[i, j] for i in range(700) for j in range(i)]),
     "an edge a thousand times": lambda: network("nids", 700, [[0, 1]] * 650_000),

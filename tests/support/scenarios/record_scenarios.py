@@ -1,4 +1,6 @@
-"""Small data problems as a scenario's mapping, for whole runs: a ring of four sensors, made-up rows of three features."""
+"""Small data problems as a scenario's mapping, for whole runs: a ring of four sensors, made-up rows of three
+features.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""The first iterates of DPP2 and of ADMM's family, from independent reference code, and the runs that must give them."""
+"""The first iterates of DPP2 and of ADMM's family, from independent reference code, and the runs that must give
+them.
+"""
 
 import numpy as np
 
@@ -62,15 +64,21 @@ def recal(name, directory):
     return scenario(
         NOT_PRIVATE,
         problem={
-            "kind": "logistic" if "logistic" in name else "least-squares", "l2": mu, "regularizer": {"l1": l1, "l2": l2},
+            "kind": "logistic" if "logistic" in name else "least-squares",
+            "l2": mu,
+            "regularizer": {"l1": l1, "l2": l2},
             "data": {"files": files(directory, RECAL[f"{name}/B"], RECAL[f"{name}/b"])},
         },
         algorithm={
-            "name": "recal", "variant": "none", "rounds": 12, "walk": RECAL["walk"].tolist(),
-            "alpha": RECAL[f"{name}/alpha"].tolist(), "beta": float(RECAL[f"{name}/beta"]),
+            "name": "recal",
+            "variant": "none",
+            "rounds": 12,
+            "walk": RECAL["walk"].tolist(),
+            "alpha": RECAL[f"{name}/alpha"].tolist(),
+            "beta": float(RECAL[f"{name}/beta"]),
         },
         run={"record": "trajectory"},
-    )  # fmt: skip
+    )
 
 
 def of_the_active(name, key, walk):

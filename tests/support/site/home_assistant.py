@@ -1,4 +1,5 @@
-"""Home Assistant's public MQTT discovery format, as JSON schemas: sensors and binary sensors, with what their pages allow.
+"""Home Assistant's public MQTT discovery format, as JSON schemas: sensors and binary sensors, with what their pages
+allow.
 
 Written from https://www.home-assistant.io/integrations/mqtt/ (discovery messages), .../integrations/sensor.mqtt/ and
 .../integrations/binary_sensor.mqtt/, and the device classes with their units of .../integrations/sensor/. Keys that the
@@ -98,7 +99,10 @@ SENSOR = {
         ),
         {
             "if": {"properties": {"device_class": {"const": "enum"}}, "required": ["device_class"]},
-            "then": {"required": ["options"], "not": {"anyOf": [{"required": ["state_class"]}, {"required": ["unit_of_measurement"]}]}},
+            "then": {
+                "required": ["options"],
+                "not": {"anyOf": [{"required": ["state_class"]}, {"required": ["unit_of_measurement"]}]},
+            },
         },
         {
             "if": {"required": ["options"]},
@@ -109,7 +113,7 @@ SENSOR = {
             "then": {"not": {"anyOf": [{"required": ["state_class"]}, {"required": ["unit_of_measurement"]}]}},
         },
     ],
-}  # fmt: skip
+}
 BINARY_SENSOR = {
     "type": "object",
     "properties": SHARED

@@ -1,4 +1,6 @@
-"""A broker at the other end of a socket, in this process: it answers as it is written to, and goes when it is told to."""
+"""A broker at the other end of a socket, in this process: it answers as it is written to, and goes when it is told
+to.
+"""
 
 import select
 import socket
@@ -14,7 +16,9 @@ FOREVER = 1 << 30
 
 
 class Wire:
-    """A socket as a link has it, whose broker dies at call `lives` of send or recv. `silent`: packets without an answer."""
+    """A socket as a link has it, whose broker dies at call `lives` of send or recv. `silent`: packets without an
+    answer.
+    """
 
     def __init__(self, lives=FOREVER, *, five=True, silent=(), connack=None, reset=False):
         self.lives, self.five, self.silent, self.connack, self.reset = lives, five, silent, connack, reset

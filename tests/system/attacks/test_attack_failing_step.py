@@ -71,7 +71,9 @@ def device(tmp_path, url, stack, budget=20.0):
 
 @pytest.mark.parametrize("how", [Asker.overflows_beyond, Asker.leaves_its_bounds_beyond])
 def test_a_load_is_not_found_by_steps_that_overflow_or_leave_their_bounds(tmp_path, url, stack, show, how):
-    """614 questions under a budget for four. The liar searches as if its replies told it something, and is led astray."""
+    """614 questions under a budget for four. The liar searches as if its replies told it something, and is led
+    astray.
+    """
     zone = device(tmp_path, url, stack)
     liar = stack.enter_context(Liar(url, ["z1"]))
     ask = Asker(liar)
@@ -143,9 +145,9 @@ FAR = 100.0  #: times its public bound of stability that a step may be long
 def test_a_label_is_not_read_from_refused_answers(tmp_path, url, stack, show, label, end):
     """Guarded I-ADMM on one feature: all records are a = 1, and the adversary knows every label but the last.
 
-    The node before the device hands it a token z so large, with rho so small, that x = z - g/rho and z+ = z/2 + x pass a
-    limit where its noisy gradient g lies below a threshold, and only there: their sum 5/2 z - 2 g/rho the largest number,
-    or z+ = 3/2 z - g/rho the bound of an iterate, if there is one.
+    The node before the device hands it a token z so large, with rho so small, that x = z - g/rho and z+ = z/2 + x pass
+    a limit where its noisy gradient g lies below a threshold, and only there: their sum 5/2 z - 2 g/rho the largest
+    number, or z+ = 3/2 z - g/rho the bound of an iterate, if there is one.
     """
     limit, of_z, of_g = (HUGE, 2.5, 2.0) if end == "overflows" else (LARGEST, 1.5, 1.0)
     b = [1.0, -1.0] * (M // 2 - 1) + [1.0, label]
@@ -157,7 +159,8 @@ def test_a_label_is_not_read_from_refused_answers(tmp_path, url, stack, show, la
     device.start()
     liar = stack.enter_context(Liar(url, ["n0"]))
     scale = 2 / (M * EPSILON)  # of the noise
-    # Within its range rho is as small as a step may be long: a thousandth of the noise moves z+ by more than z's last bit.
+    # Within its range rho is as small as a step may be long: a thousandth of the noise moves z+ by more than z's last
+    # bit.
     rho = scale / (0.01 * limit) if end == "overflows" else 1.001 * 0.25 / FAR
     plan = honest_plan(
         {

@@ -1,7 +1,7 @@
 """A coordinator writes a plan for 500 devices, relies on 498 honest ones, and has made up 499 of them.
 
-The promise: a share is paid at the number of honest devices that its owner believes in, whatever a plan says, and whoever certifies
-the fleet certifies no member of a masked run.
+The promise: a share is paid at the number of honest devices that its owner believes in, whatever a plan says, and
+whoever certifies the fleet certifies no member of a masked run.
 """
 
 import shutil
@@ -40,16 +40,23 @@ def target(place, directory, stack, ca, budget):
     np.savez(directory / "n0" / "rows.npz", A=rng.normal(size=(50, 3)), b=np.ones(50))
     masked = {"corrupt": CORRUPT, "honest": HONEST, "alone": 9.0, "ca": ca}
     config = {
-        "tls": {"ca": str(place.certs / "ca.crt"), "cert": str(place.certs / "n0.crt"), "key": str(place.certs / "n0.key")},
-        "data": str(directory / "n0" / "rows.npz"), "labels": {"classes": 2},
+        "tls": {
+            "ca": str(place.certs / "ca.crt"),
+            "cert": str(place.certs / "n0.crt"),
+            "key": str(place.certs / "n0.key"),
+        },
+        "data": str(directory / "n0" / "rows.npz"),
+        "labels": {"classes": 2},
         "budget": {"epsilon": budget, "delta": DELTA, "adjacency": {"replace-one-record": {"clip": 1.0}}},
         "allow": {"algorithms": ["sum"], "masked": masked},
-    }  # fmt: skip
+    }
     return Target(directory / "n0", place.devices, stack, "n0", config)
 
 
 def answers_one(liar, authority):
-    """Whether n0 answers one question, masked with the 499 that do not exist: by their keys the coordinator reads its share."""
+    """Whether n0 answers one question, masked with the 499 that do not exist: by their keys the coordinator reads its
+    share.
+    """
     blob = encode_plan(sum_of(NODES, CORRUPT, CLAIM))
     run = liar.announce(blob, others=NAMES[1:])
     if not liar.joined(run, "n0"):
@@ -68,7 +75,9 @@ def worth(honest):
 
 
 def test_a_share_is_paid_at_the_owners_five_honest_ones_and_not_at_the_plans_498(place, tmp_path, stack, show):
-    """Epsilon of the answer in the ledger: .096 before, 1.19 now; alone, as here, it is worth 2.9, and the ledger says that too."""
+    """Epsilon of the answer in the ledger: .096 before, 1.19 now; alone, as here, it is worth 2.9, and the ledger says
+    that too.
+    """
     authority = Authority()
     device = target(place, tmp_path, stack, authority.save(tmp_path / "owners.pem"), 3.0)
     device.start()
@@ -77,7 +86,8 @@ def test_a_share_is_paid_at_the_owners_five_honest_ones_and_not_at_the_plans_498
     device.daemon.end()
     paid, text = device.account(), device.ledger_command("show").stdout
     show(
-        f"answered: {answered}; booked {paid.epsilon:.3g}, worth {worth(HONEST):.3g} with {HONEST} honest, {worth(1):.3g} alone"
+        f"answered: {answered}; booked {paid.epsilon:.3g}, worth {worth(HONEST):.3g} with {HONEST} honest, "
+        f"{worth(1):.3g} alone"
     )
     assert answered
     assert paid.epsilon >= worth(HONEST) * (1 - 1e-9) == pytest.approx(1.19, rel=0.01)
@@ -97,14 +107,17 @@ def test_a_plan_that_breaks_the_budget_under_the_owners_belief_is_refused_before
     device.daemon.end()
     paid = device.account()
     show(
-        f"answered: {answered}, under a budget of 1 at {worth(HONEST):.3g} by the owner's belief; ledger: {paid.epsilon:.3g}"
+        f"answered: {answered}, under a budget of 1 at {worth(HONEST):.3g} by the owner's belief; ledger: "
+        f"{paid.epsilon:.3g}"
     )
     assert not answered
     assert (paid.answers, paid.epsilon) == (0, 0.0)
 
 
 def test_the_authority_of_the_fleet_certifies_no_member_whatever_its_file_is_called(place, tmp_path, stack, show):
-    """Who holds ca.key is the coordinator, often: the 499 members would be its own. Before, it was accepted in silence."""
+    """Who holds ca.key is the coordinator, often: the 499 members would be its own. Before, it was accepted in
+    silence.
+    """
     other = tmp_path / "owners-authority.pem"
     shutil.copy2(place.certs / "ca.crt", other)
     device = target(place, tmp_path, stack, str(other), 3.0)

@@ -56,7 +56,9 @@ def test_the_largest_label_is_not_found_by_plans_that_are_refused(devices, url, 
     liars = {fleet: stack.enter_context(Liar(url, [NAMES[fleet]], fleet)) for fleet in devices}
 
     def reply(fleet, classes):
-        """What a device says of a plan for so many classes, without its figures: those of the plan are the liar's own."""
+        """What a device says of a plan for so many classes, without its figures: those of the plan are the liar's
+        own.
+        """
         liar, name = liars[fleet], NAMES[fleet]
         others = set(NAMES.values()) - {name}
         run = liar.announce(altered(plan, {"problem.classes": classes}), others=others)
@@ -103,7 +105,9 @@ def seen(url, target):
 
 
 def days(place, url, stack, loads, budget=20.0):
-    """The number of each day's answer, equal ones counted once; and the ledger's. Every day its loads come as a new file."""
+    """The number of each day's answer, equal ones counted once; and the ledger's. Every day its loads come as a new
+    file.
+    """
     found, numbers = [], []
     target = Target(place, url, stack, "z1", zone_config(place, budget))
     for p3 in loads:
@@ -122,11 +126,14 @@ def test_days_with_the_same_loads_are_not_known_by_their_answers(tmp_path, url, 
 
 
 def test_a_change_of_100_w_is_not_seen_at_a_bounded_change_of_1_mw(tmp_path, url, stack, show):
-    """Two owners replace the file each day; the second one's load has moved by a ten-thousandth of what the noise hides."""
+    """Two owners replace the file each day; the second one's load has moved by a ten-thousandth of what the noise
+    hides.
+    """
     same, paid = days(tmp_path / "same", url, stack, [DAY_A, DAY_A])
     moved, paid_too = days(tmp_path / "moved", url, stack, [DAY_A, DAY_A + 1e-4])
     show(
-        f"the same loads give answers {same}, 100 W more {moved}; ledgers: {paid.answers} and {paid_too.answers} answers"
+        f"the same loads give answers {same}, 100 W more {moved}; ledgers: {paid.answers} and {paid_too.answers} "
+        "answers"
     )
     assert same == moved
     assert paid == paid_too

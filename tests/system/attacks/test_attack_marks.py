@@ -82,7 +82,8 @@ def test_a_liars_mark_does_not_make_the_true_one_cheaper(tmp_path, url, stack, l
     target.daemon.end()
     paid = target.account()
     show(
-        f"answers of epsilon 5 under a budget of 5: {got}; accept: {(accepted.stdout or accepted.stderr).strip()[-120:]}"
+        f"answers of epsilon 5 under a budget of 5: {got}; accept: "
+        f"{(accepted.stdout or accepted.stderr).strip()[-120:]}"
         f"\n    ledger: epsilon {paid.epsilon:g}"
     )
     assert got == [True, False, False]
@@ -127,7 +128,8 @@ def test_no_mark_makes_a_ledger_unreadable(tmp_path, url, stack, liar, show, own
         said.append((target.daemon.code(), target.daemon.said.strip().splitlines()[-1][-160:]))
     shown = target.ledger_command("show")
     show(
-        f"accept ends with {accepted.returncode}; starts: {said}; ledger show: {shown.returncode} {shown.stderr.strip()[-160:]}"
+        f"accept ends with {accepted.returncode}; starts: {said}; ledger show: {shown.returncode} "
+        f"{shown.stderr.strip()[-160:]}"
     )
     assert [code for code, _ in said] == [0, 0]
     assert shown.returncode == 0
@@ -156,7 +158,8 @@ def test_a_ledger_copied_without_its_log_is_not_taken_for_new(copied, liar, show
     target, identity, up = copied
     same = up and liar.birth("z1").mark.ledger == identity
     show(
-        f"the copy has {target.ledger.stat().st_size} bytes; the device is {'up' if up else 'not up'}, same ledger: {same}"
+        f"the copy has {target.ledger.stat().st_size} bytes; the device is {'up' if up else 'not up'}, same ledger: "
+        f"{same}"
     )
     assert same or not up
 

@@ -57,7 +57,9 @@ def scenario(adjacency, epsilon, scale=1.0, rho=1.0):
 
 @pytest.mark.parametrize("scale", [1e6, 1e7], ids=["within its range", "beyond it"])
 def test_a_record_is_not_read_by_a_large_scale_under_bounded_change(tmp_path, url, stack, show, scale):
-    """The owner promises that the gradient of his problem, scale 1, moves by at most 0.01; the liar's is a million times that."""
+    """The owner promises that the gradient of his problem, scale 1, moves by at most 0.01; the liar's is a million
+    times that.
+    """
     (A, b), epsilon, beta = rows(1), 0.3, 0.01
     unit = {"bounded-change": beta}
     config = rows_config(

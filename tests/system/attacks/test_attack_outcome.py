@@ -67,7 +67,8 @@ def test_a_device_killed_as_its_run_ends_writes_its_outcome_when_it_is_back(tmp_
     written = outcome(target)
     back.end()
     paid = target.account()
-    show(f"{paid.answers} answer paid; set-points after the kill and a start: {'none' if written is None else len(written)}; "
+    show(f"{paid.answers} answer paid; set-points after the kill and a start: "
+         f"{'none' if written is None else len(written)}; "
          f"it says {back.said.strip()!r}")  # fmt: skip
     assert paid.answers == 1
     assert written

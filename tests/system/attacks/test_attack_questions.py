@@ -1,7 +1,7 @@
 """A device whose owner had a logistic model in mind is asked how many of its labels are of which kind.
 
-The promise: a declared `problem` refuses every other kind of question, `allow.problems` is the one list of questions, and
-`hushgrid check` prints each of them.
+The promise: a declared `problem` refuses every other kind of question, `allow.problems` is the one list of questions,
+and `hushgrid check` prints each of them.
 """
 
 import subprocess
@@ -78,7 +78,9 @@ def test_a_histogram_of_labels_is_not_asked_of_a_device_that_is_declared_for_a_l
 
 
 def test_a_list_of_questions_lets_these_pass_and_no_others(target, show):
-    """Its owner allows a histogram of one feature: of the labels, or in finer bins, it is refused; epsilon 0 until it is asked that."""
+    """Its owner allows a histogram of one feature: of the labels, or in finer bins, it is refused; epsilon 0 until it
+    is asked that.
+    """
     device, liar = target(problems=[{"kind": "logistic"}, {"kind": "histogram", "column": 0, "edges": EDGES}])
     refused = [counted(liar, wrong) for wrong in (histogram(), histogram(0, [-2.0, -1.0, 0.0, 2.0]))]
     answered = counted(liar, histogram(0))

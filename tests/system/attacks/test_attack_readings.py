@@ -1,7 +1,8 @@
-"""What a coordinator that asks window after window learns of one reading: a load that stands still, a row that a folder keeps.
+"""What a coordinator that asks window after window learns of one reading: a load that stands still, a row that a folder
+keeps.
 
-The promise: a reading counts for less than a window after it was read first, whatever is said of data versions. So all that
-is ever told of it is within the budget of one window.
+The promise: a reading counts for less than a window after it was read first, whatever is said of data versions. So all
+that is ever told of it is within the budget of one window.
 """
 
 import base64
@@ -97,7 +98,8 @@ def test_forty_windows_about_a_file_that_nobody_touches_tell_of_a_load_what_one_
 def test_a_row_that_a_folder_keeps_among_its_newest_is_told_of_in_one_window_and_never_again(
     tmp_path, url, stack, show
 ):
-    """The documented recipe: the newest m rows of a folder, one more each time. Epsilon before: 20 (m) about one row, where
+    """The documented recipe: the newest m rows of a folder, one more each time. Epsilon before: 20 (m) about one row,
+    where
 
     `check` says 1. Now: at most 1.
     """

@@ -24,13 +24,23 @@ M, Q, DELTA = 200, 8, 1e-5
 NAMES = ("n0", "n1", "n2", "n3")
 REPLACED = {"replace-one-record": {"clip": 1.0}}
 SCENARIO = {
-    "hushgrid": 1, "name": "masked", "algorithm": {"name": "fedavg", "rounds": 2, "step_size": 1.0},
-    "problem": {"kind": "logistic", "row_bound": 1.0, "data": {"devices": {"features": Q, "rows": M}, "nodes": len(NAMES)}},
+    "hushgrid": 1,
+    "name": "masked",
+    "algorithm": {"name": "fedavg", "rounds": 2, "step_size": 1.0},
+    "problem": {
+        "kind": "logistic",
+        "row_bound": 1.0,
+        "data": {"devices": {"features": Q, "rows": M}, "nodes": len(NAMES)},
+    },
     "privacy": {
-        "mechanism": "gaussian", "accountant": "gdp", "epsilon": 1.0, "delta": DELTA, "adjacency": REPLACED,
+        "mechanism": "gaussian",
+        "accountant": "gdp",
+        "epsilon": 1.0,
+        "delta": DELTA,
+        "adjacency": REPLACED,
         "masked": {"corrupt": 0},
     },
-}  # fmt: skip
+}
 
 
 def gradient(A, b, x):
@@ -38,8 +48,8 @@ def gradient(A, b, x):
 
 
 def test_a_device_that_is_set_back_within_a_run_gives_no_difference_away(tmp_path, mosquitto_program, stack, show):
-    """Epsilon of two answers as the coordinator sees them: before 2.15, each answer's own share of the noise against one device and
-    no sum; now the 1 that is claimed, for no message says anything without the others'."""
+    """Epsilon of two answers as the coordinator sees them: before 2.15, each answer's own share of the noise against
+    one device and no sum; now the 1 that is claimed, for no message says anything without the others'."""
     place, authority = two_doors(tmp_path, stack, "n0"), Authority()
     rng = np.random.default_rng(7)
     A = rng.normal(size=(M, Q))
@@ -49,11 +59,16 @@ def test_a_device_that_is_set_back_within_a_run_gives_no_difference_away(tmp_pat
     np.savez(tmp_path / "n0" / "rows.npz", A=A, b=b)
     masked = {"corrupt": 0, "honest": 4, "alone": 9.0, "ca": authority.save(tmp_path / "owners.pem")}
     config = {
-        "tls": {"ca": str(place.certs / "ca.crt"), "cert": str(place.certs / "n0.crt"), "key": str(place.certs / "n0.key")},
-        "data": str(tmp_path / "n0" / "rows.npz"), "labels": {"classes": 2},
+        "tls": {
+            "ca": str(place.certs / "ca.crt"),
+            "cert": str(place.certs / "n0.crt"),
+            "key": str(place.certs / "n0.key"),
+        },
+        "data": str(tmp_path / "n0" / "rows.npz"),
+        "labels": {"classes": 2},
         "budget": {"epsilon": 5.0, "delta": DELTA, "adjacency": REPLACED},
         "allow": {"algorithms": ["fedavg"], "masked": masked},
-    }  # fmt: skip
+    }
     device = Target(tmp_path / "n0", place.devices, stack, "n0", config, mark=False)
     device.start()
     liar = stack.enter_context(Liar(place.adversary, ["n0"]))
@@ -80,7 +95,8 @@ def test_a_device_that_is_set_back_within_a_run_gives_no_difference_away(tmp_pat
     truth = gradient(A, b, points[1]) - gradient(A, b, points[0])
     off = float(np.max(np.abs(difference - truth))) / lattice.scale
     show(
-        f"the difference of two gradients is found to {off:.3g} standard deviations of one share; two answers by themselves are "
+        f"the difference of two gradients is found to {off:.3g} standard deviations of one share; two answers by "
+        "themselves are "
         f"worth epsilon {t.alone(2):.3g}, in sums {t.cost(2):.3g}"
     )
     assert off > 1e6  # by chance within it: once in 10^12

@@ -1,8 +1,8 @@
-"""A file that hands its data to the adversary: rows from a topic of the fleet's own broker, where whoever runs it writes and
-reads them; set-points and the source's health on it; all of it in clear over a network.
+"""A file that hands its data to the adversary: rows from a topic of the fleet's own broker, where whoever runs it
+writes and reads them; set-points and the source's health on it; all of it in clear over a network.
 
-The promise: a device does not start with such a file, and says why in one line, unless its owner has taken it upon himself.
-Before it was refused the device connected, read the adversary's loads, and answered about them.
+The promise: a device does not start with such a file, and says why in one line, unless its owner has taken it upon
+himself. Before it was refused the device connected, read the adversary's loads, and answered about them.
 """
 
 import subprocess

@@ -1,8 +1,8 @@
 """Real daemons whose broker, coordinator or member is away for far longer than the coordinator is patient.
 
-The ten minutes of the promise are shown by a virtual clock in test_silence.py; here a coordinator that is patient for two
-seconds is away, or without its broker, for six (`make test-long`: twelve). The mechanism is the same, and nothing in it
-counts.
+The ten minutes of the promise are shown by a virtual clock in test_silence.py; here a coordinator that is patient for
+two seconds is away, or without its broker, for six (`make test-long`: twelve). The mechanism is the same, and nothing
+in it counts.
 """
 
 import os
@@ -20,7 +20,10 @@ from tests.support.daemons.deployed_ring import SENSORS, ring
 AWAY_S = 12.0 if examples.THOROUGH else 6.0
 ROUNDS = {"star": 900, "token": 3000, "neighbours": 1500}  #: more than half a second's
 DPP2 = "  name: dpp2\n  alpha: 1.0\n  beta: 0.25\n  rho: 0.1\n"
-WALK = "  name: recal\n  rounds: 200                                 # activations: 50 of each sensor\n  walk: hamiltonian\n"
+WALK = (
+    "  name: recal\n  rounds: 200                                 # activations: 50 of each sensor\n  walk: "
+    "hamiltonian\n"
+)
 
 
 def made(pattern, directory, url, stack):

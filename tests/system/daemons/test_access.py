@@ -1,4 +1,6 @@
-"""The access lists of deploy/ are enough for every pattern, with real daemons; what a list forgets is said on both sides."""
+"""The access lists of deploy/ are enough for every pattern, with real daemons; what a list forgets is said on both
+sides.
+"""
 
 from contextlib import ExitStack
 
@@ -10,13 +12,18 @@ from tests.support.daemons.deployed_ring import ROOT, SENSORS, ring
 pytestmark = pytest.mark.mosquitto
 
 #: Of the example's scenario: rounds among neighbours in the place of the walk.
-WALK = "  name: recal\n  rounds: 200                                 # activations: 50 of each sensor\n  walk: hamiltonian\n"
+WALK = (
+    "  name: recal\n  rounds: 200                                 # activations: 50 of each sensor\n  walk: "
+    "hamiltonian\n"
+)
 DPP2 = "  name: dpp2\n  alpha: 1.0\n  beta: 0.25\n  rho: 0.1\n  rounds: {rounds}\n"
 
 
 @pytest.fixture
 def at_broker(tmp_path, mosquitto_program):
-    """at_broker(make): a fleet on the broker of mosquitto-try.conf, under its own access list, once `edit` has changed it."""
+    """at_broker(make): a fleet on the broker of mosquitto-try.conf, under its own access list, once `edit` has changed
+    it.
+    """
     with ExitStack() as stack:
 
         def start(make, edit=lambda fleet: None):
@@ -63,7 +70,9 @@ def test_a_broadcast_that_the_list_forbids_is_said_by_its_device_and_by_the_coor
 
 
 def test_a_broadcast_that_a_neighbour_may_not_hear_is_said_by_that_neighbour_and_by_the_coordinator(at_broker):
-    """The broker takes the subscription and delivers nothing: the neighbour notices that it must ask for every message."""
+    """The broker takes the subscription and delivers nothing: the neighbour notices that it must ask for every
+    message.
+    """
     topic = f"{ROOT}/all/n2"
     fleet = at_broker(ring, lambda fleet: lacking(fleet, ("n3", f"topic read {topic}\n")))
     nodes = {name: fleet.node(name) for name in SENSORS}

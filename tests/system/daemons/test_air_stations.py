@@ -1,4 +1,5 @@
-"""Air-quality stations as real daemons: a row an hour is appended to each one's file, and a run each interval learns from the newest.
+"""Air-quality stations as real daemons: a row an hour is appended to each one's file, and a run each interval learns
+from the newest.
 
 An hour is accelerated to a quarter of a second, an interval to four seconds.
 """

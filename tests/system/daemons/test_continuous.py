@@ -116,7 +116,9 @@ def test_a_coordinator_whose_broker_is_away_goes_on_with_its_schedule(tmp_path, 
 
 
 def test_no_interval_of_a_fleet_in_good_health_says_that_a_message_was_dropped(tmp_path, mosquitto):
-    """The AC step takes the coordinator seconds. It then sent again what it had just sent, and the second answers came too late."""
+    """The AC step takes the coordinator seconds. It then sent again what it had just sent, and the second answers came
+    too late.
+    """
     with ExitStack() as stack:
         fleet = made(tmp_path / "fleet", mosquitto.url, stack, every="3s")
         daemons = [fleet.coordinator(), *(fleet.node(z) for z in ZONES)]

@@ -1,4 +1,6 @@
-"""Sensors with rows of their own as real daemons: deploy/ring on mosquitto under its access list, and what it refuses."""
+"""Sensors with rows of their own as real daemons: deploy/ring on mosquitto under its access list, and what it
+refuses.
+"""
 
 import re
 import subprocess

@@ -1,4 +1,6 @@
-"""The owner's intake at real devices: a file that takes another's place is new data, and nothing else is (mode input)."""
+"""The owner's intake at real devices: a file that takes another's place is new data, and nothing else is (mode
+input).
+"""
 
 import csv
 import os

@@ -1,4 +1,6 @@
-"""An installation looked over step by step: what is found, what it ends with, and that a running device notices nothing."""
+"""An installation looked over step by step: what is found, what it ends with, and that a running device notices
+nothing.
+"""
 
 import os
 import shutil

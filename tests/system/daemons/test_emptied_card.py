@@ -1,7 +1,7 @@
 """Real devices, one of which is killed in the middle of a run and comes back with an empty card, its mark gone too.
 
-It refuses until its owner accepts, and then counts all that it had told. Every step of a run, and a masked one, is tried in
-this way in memory: tests/broker/coordinator/test_emptied_card.py.
+It refuses until its owner accepts, and then counts all that it had told. Every step of a run, and a masked one, is
+tried in this way in memory: tests/broker/coordinator/test_emptied_card.py.
 """
 
 import shutil

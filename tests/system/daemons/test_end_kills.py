@@ -1,11 +1,11 @@
 """SIGKILL around the end of a run: from its last rounds until shortly after the coordinator has called it done.
 
-What must hold, whenever it strikes: each device of a run that is called done has its outcome on the disk once it is back;
-its ledger is whole, its mark can be read, and what it has said is paid for.
+What must hold, whenever it strikes: each device of a run that is called done has its outcome on the disk once it is
+back; its ledger is whole, its mark can be read, and what it has said is paid for.
 
 Three ways: `hushgrid node` as a command on a real broker, the same function in a process forked from one that has its
-imports done (a start takes a hundredth of a command's, so that there can be hundreds), and a whole fleet with its coordinator
-in one forked process over memory, where all die at once.
+imports done (a start takes a hundredth of a command's, so that there can be hundreds), and a whole fleet with its
+coordinator in one forked process over memory, where all die at once.
 """
 
 from __future__ import annotations
@@ -162,7 +162,9 @@ class Storm:
         return bool(state.t >= rounds)
 
     def run(self, before: float | None) -> float:
-        """One run; `before`: somebody dies in it, up to so long before "done", or shortly behind it. Seconds from the last third to "done"."""
+        """One run; `before`: somebody dies in it, up to so long before "done", or shortly behind it. Seconds from the
+        last third to "done".
+        """
         for target in self.targets.values():
             outcome_file(target).unlink(missing_ok=True)
         victim = self.targets[self.dice.choice(sorted(self.targets))]
@@ -307,8 +309,8 @@ def all_die(directory: Path, which: str, seed: int, count: int) -> None:
             else:
                 time.sleep(dice.uniform(0.0, last))
                 struck += (killed := zygote.kill(pid))
-                # Also where all outcomes are there: a run whose end only the coordinator has yet to hear of goes on at the
-                # next start, and writes none again.
+                # Also where all outcomes are there: a run whose end only the coordinator has yet to hear of goes on at
+                # the next start, and writes none again.
                 if killed or not all(outcome_file(target).exists() for target in targets.values()):
                     zygote.wait(zygote.fork(directory, log))
             for target in targets.values():

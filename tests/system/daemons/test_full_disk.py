@@ -1,4 +1,5 @@
-"""A real device whose disk is full as its run ends: it ends with 4, and the start after there is room again writes the rest.
+"""A real device whose disk is full as its run ends: it ends with 4, and the start after there is room again writes the
+rest.
 
 The disk is a small tmpfs of its own, which takes root to mount.
 """

@@ -83,7 +83,9 @@ def test_without_an_owners_word_there_is_no_masked_run(tmp_path, mosquitto_progr
 def test_a_device_whose_certificate_is_not_valid_yet_waits_as_others_do_and_takes_part_when_it_is(
     tmp_path, mosquitto_program, stack
 ):
-    """So it is with a clock of 1970 at boot: an exit code 2 would end it for good, for its unit starts it never again."""
+    """So it is with a clock of 1970 at boot: an exit code 2 would end it for good, for its unit starts it never
+    again.
+    """
     fleet = masked_fleet(tmp_path / "fleet", mosquitto_program, stack)
     own = tmp_path / "fleet/certs/n1.crt"
     good = own.read_bytes()

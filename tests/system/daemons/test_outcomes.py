@@ -1,4 +1,5 @@
-"""Every algorithm that a real device may run, through its daemons: what each device keeps of the run opens, and is right.
+"""Every algorithm that a real device may run, through its daemons: what each device keeps of the run opens, and is
+right.
 
 The daemons are started once and serve one coordinator after the other.
 """

@@ -9,7 +9,10 @@ from tests.support.daemons.deployed_fleet import intervals, until
 from tests.support.daemons.deployed_ring import SENSORS, ring
 
 pytestmark = pytest.mark.mosquitto
-WALK = "  name: recal\n  rounds: 200                                 # activations: 50 of each sensor\n  walk: hamiltonian\n"
+WALK = (
+    "  name: recal\n  rounds: 200                                 # activations: 50 of each sensor\n  walk: "
+    "hamiltonian\n"
+)
 METHODS = {
     "token": "  name: recal\n  rounds: 60\n  walk: hamiltonian\n",
     "random": "  name: recal\n  rounds: 60\n  walk: random\n",

@@ -1,4 +1,6 @@
-"""What SIGHUP makes a device and a coordinator read again, what of it holds when, and what a wrong file changes: nothing."""
+"""What SIGHUP makes a device and a coordinator read again, what of it holds when, and what a wrong file changes:
+nothing.
+"""
 
 import json
 import signal

@@ -1,4 +1,6 @@
-"""What ends a device or a coordinator (TERM and INT) and what does not: any other signal, a broker or a reader that is gone."""
+"""What ends a device or a coordinator (TERM and INT) and what does not: any other signal, a broker or a reader that is
+gone.
+"""
 
 import os
 import signal

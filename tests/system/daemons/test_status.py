@@ -1,4 +1,6 @@
-"""The fleet's table while it runs: what stands on the status topics, who may read it, and that watching disturbs nobody."""
+"""The fleet's table while it runs: what stands on the status topics, who may read it, and that watching disturbs
+nobody.
+"""
 
 import json
 import shutil
@@ -121,9 +123,26 @@ def test_mosquitto_sub_reads_a_status_as_json_and_the_identity_watch_may_write_n
     until(fleet, lambda found: found["z1"]["at"])
     port = fleet.url.rpartition(":")[2]
     done = subprocess.run(
-        [sub, "-h", "127.0.0.1", "-p", port, "-u", "watch", "-i", "watch", "-t", f"{ROOT}/status/z1", "-C", "1", "-W", "20"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [
+            sub,
+            "-h",
+            "127.0.0.1",
+            "-p",
+            port,
+            "-u",
+            "watch",
+            "-i",
+            "watch",
+            "-t",
+            f"{ROOT}/status/z1",
+            "-C",
+            "1",
+            "-W",
+            "20",
+        ],
+        capture_output=True,
+        text=True,
+    )
     said = json.loads(done.stdout)
     assert (said["node"], said["state"], said["session"]) == ("z1", "idle", 1)
     assert "21.7" not in done.stdout  # of its loads

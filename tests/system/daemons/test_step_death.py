@@ -123,7 +123,8 @@ def test_a_device_that_dies_over_its_answer_again_and_again_has_drawn_and_paid_o
     liar, run, w = dead(zone, tmp_path, url, stack, "objective")
     for _ in range(3):
         liar.heard.clear()
-        # The spend is paid at the start; the step is not committed. What was said before may kill it as soon as it listens.
+        # The spend is paid at the start; the step is not committed. What was said before may kill it as soon as it
+        # listens.
         daemon = dying(zone, tmp_path, at="state", ready=False)
         liar.say(run, "z1", W(w), 1)
         assert daemon.code() == 9

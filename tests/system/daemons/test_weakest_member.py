@@ -1,4 +1,6 @@
-"""Real daemons with a quorum: each in turn refuses, dies, has an empty budget, or has another zone; the others go on."""
+"""Real daemons with a quorum: each in turn refuses, dies, has an empty budget, or has another zone; the others go
+on.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""The part of `make device-test` that takes a minute: this machine's own system boots beside itself, and gets the fleet."""
+"""The part of `make device-test` that takes a minute: this machine's own system boots beside itself, and gets the
+fleet.
+"""
 
 import subprocess
 

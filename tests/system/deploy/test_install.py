@@ -155,7 +155,9 @@ def later(house, tmp_path_factory):
 
 @pytest.fixture
 def spender(image, house, later):
-    """A device with a mark, whose ledger has two spends; a release of a later ledger format is taken, and had back after it."""
+    """A device with a mark, whose ledger has two spends; a release of a later ledger format is taken, and had back
+    after it.
+    """
     state, mark = image.root / "var/lib/hushgrid/n1", image.root / "n1.mark"
     (image.nodes / "n1.yaml").write_text(DEVICE.format(state=state).replace("node: n0", f"node: n1\nmark: {mark}"))
     state.mkdir()

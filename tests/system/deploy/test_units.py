@@ -31,7 +31,8 @@ def test_a_unit_is_ended_by_no_signal_but_term_and_int_from_its_first_moment_on(
     program, ignoring, rest = command.split(" ", 2)
     assert program == "/usr/bin/env"
     ended = subprocess.run(
-        [program, ignoring, sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGHUP); print('here')"],
+        [program, ignoring, sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGHUP); "
+                                                  "print('here')"],
         capture_output=True, text=True,
     )  # fmt: skip
     assert (ended.returncode, ended.stdout) == (0, "here\n")

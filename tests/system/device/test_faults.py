@@ -1,7 +1,8 @@
-"""A fleet on a Debian machine that boots, installed from its wheelhouse without a network or a compiler; and what goes wrong.
+"""A fleet on a Debian machine that boots, installed from its wheelhouse without a network or a compiler; and what goes
+wrong.
 
-Each fault gives a row of the table that is printed at the end: what systemd shows, what the journal says, and what comes
-back by itself once the cause is gone. Nothing but the cause is taken away: no unit is started by hand.
+Each fault gives a row of the table that is printed at the end: what systemd shows, what the journal says, and what
+comes back by itself once the cause is gone. Nothing but the cause is taken away: no unit is started by hand.
 """
 
 import subprocess
@@ -90,7 +91,8 @@ def test_no_signal_but_term_and_int_ends_a_unit(machine, signal):
 def test_reload_reads_the_data_again(machine):
     cursor = machine.cursor()
     machine.run(
-        "cd /etc/hushgrid/nodes; sed 's/^2,21.7/2,21.9/' loads-z1.csv > new; install -o root -g hushgrid -m 0640 new loads-z1.new; rm new; mv loads-z1.new loads-z1.csv"
+        "cd /etc/hushgrid/nodes; sed 's/^2,21.7/2,21.9/' loads-z1.csv > new; install -o root -g hushgrid -m 0640 new "
+        "loads-z1.new; rm new; mv loads-z1.new loads-z1.csv"
     )
     machine.run(f"systemctl reload {NODES[0]}")
     line = said(machine, NODES[0], cursor, "data version")
@@ -264,7 +266,8 @@ def card_of(machine):
 def test_an_expired_certificate_is_told_and_a_new_one_is_taken(machine):
     cursor = machine.cursor()
     machine.run(
-        "cd /root/fleet; openssl req -new -key z3.key -subj /CN=z3 -out z3.csr; printf 'extendedKeyUsage=clientAuth\n' > z3.ext; "
+        "cd /root/fleet; openssl req -new -key z3.key -subj /CN=z3 -out z3.csr; printf "
+        "'extendedKeyUsage=clientAuth\n' > z3.ext; "
         "openssl x509 -req -in z3.csr -CA ca.crt -CAkey ca.key -days -1 -extfile z3.ext -out old.crt 2>/dev/null; "
         f"cat old.crt > /etc/hushgrid/certs/z3.crt; systemctl restart {NODES[2]} || true"
     )
@@ -283,8 +286,10 @@ def test_a_clock_of_1970_is_waited_out(machine):
     library = machine.run("ls /usr/lib/*/faketime/libfaketime.so.1").strip()
     machine.run(
         f"mkdir -p /run/systemd/system/{NODES[2]}.service.d; printf '[Service]\\nEnvironment=LD_PRELOAD={library} "
-        "FAKETIME_TIMESTAMP_FILE=/etc/hushgrid/clock FAKETIME_NO_CACHE=1 DONT_FAKE_MONOTONIC=1 FAKETIME_DONT_FAKE_MONOTONIC=1\\n' "
-        f"> /run/systemd/system/{NODES[2]}.service.d/clock.conf; echo '@1970-01-01 00:01:00' > /etc/hushgrid/clock; chmod 644 /etc/hushgrid/clock; systemctl daemon-reload"
+        "FAKETIME_TIMESTAMP_FILE=/etc/hushgrid/clock FAKETIME_NO_CACHE=1 DONT_FAKE_MONOTONIC=1 "
+        "FAKETIME_DONT_FAKE_MONOTONIC=1\\n' "
+        f"> /run/systemd/system/{NODES[2]}.service.d/clock.conf; echo '@1970-01-01 00:01:00' > /etc/hushgrid/clock; "
+        "chmod 644 /etc/hushgrid/clock; systemctl daemon-reload"
     )
     cursor = machine.cursor()
     machine.run(f"systemctl restart {NODES[2]} || true; sleep 6")
@@ -316,8 +321,10 @@ def a_release(machine, directory):
 DAEMON = (ROOT / "node/runtime/daemon.py").read_text(encoding="utf-8")
 DEFECTS = {
     "does not start": "def main(*_, **__):\n    raise SystemExit('a defect of this release')\n",
-    "fails once its ledger has a newer format": DAEMON.replace("    service.unit.ready()\n", "    raise Stopped('a defect of this release')\n"),
-    "does not find the broker": DAEMON.replace("link_for(member, config.broker,", "link_for(member, 'mqtts://127.0.0.1:1',"),
+    "fails once its ledger has a newer "
+    "format": DAEMON.replace("    service.unit.ready()\n", "    raise Stopped('a defect of this release')\n"),
+    "does not find the broker": DAEMON.replace("link_for(member, "
+                                               "config.broker,", "link_for(member, 'mqtts://127.0.0.1:1',"),
 }  # fmt: skip
 
 

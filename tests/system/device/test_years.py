@@ -60,7 +60,8 @@ def test_the_commands_run_as_they_stand_and_the_fleet_goes_on(directory, house, 
                 assert refused[1].endswith("goes on")
             if kind == "card":  # what has happened before: the card of z3 is a new one
                 machine.run(
-                    "systemctl stop hushgrid-node@z3; rm -rf /var/lib/hushgrid/z3; systemctl start hushgrid-node@z3 || true"
+                    "systemctl stop hushgrid-node@z3; rm -rf /var/lib/hushgrid/z3; systemctl start hushgrid-node@z3 "
+                    "|| true"
                 )
                 machine.wait_for("journalctl -u hushgrid-node@z3 -o cat", "mark")
             print(f"--- {kind}")

@@ -97,7 +97,8 @@ def test_editing_a_callee_in_another_file_never_yields_the_old_numbers(tmp_path,
         "@kernel\ndef inner(x):\n    return 2.0 * x + OFFSET\n"
     )
     (package / "outer.py").write_text(
-        "from copy_of.jit import kernel\nfrom copy_of.within.inner import inner\n@kernel\ndef outer(x):\n    return inner(x)\n"
+        "from copy_of.jit import kernel\nfrom copy_of.within.inner import inner\n@kernel\ndef outer(x):\n    return "
+        "inner(x)\n"
     )
     package.rename(tmp_path / "copy_of")
     code = "from copy_of.outer import outer; print(outer(1.0))"

@@ -34,13 +34,17 @@ def test_large_plans_take_little_memory_and_end():
         "a walk between a hub and a leaf": None,
         "a star": None,
         "a complete graph": None,
-        "an edge a thousand times": "plan: Expected `array` of length <= 262144 - at `$.problem.edges`, expected a plan of format 1",
+        "an edge a thousand times": "plan: Expected `array` of length <= 262144 - at `$.problem.edges`, expected a "
+                                    "plan of format 1",
         "a cycle through ten thousand": None,
-        "a cycle too long": "plan: Expected `array` of length <= 20000 - at `$.problem.route`, expected a plan of format 1",
+        "a cycle too long": "plan: Expected `array` of length <= 20000 - at `$.problem.route`, expected a plan of "
+                            "format 1",
         "five thousand parts": "network: found 5000 parts, [0, 1] one of them, expected a connected graph",
         "private minimisers of 10^9 rows each": None,
-        "twenty thousand zones": "plan: Expected `object` of length <= 10000 - at `$.problem.zones`, expected a plan of format 1",
-        "a zone of two million buses": "plan: Expected `array` of length <= 100000 - at `$.problem.zones[...]`, expected a plan of format 1",
+        "twenty thousand zones": "plan: Expected `object` of length <= 10000 - at `$.problem.zones`, expected a plan "
+                                 "of format 1",
+        "a zone of two million buses": "plan: Expected `array` of length <= 100000 - at `$.problem.zones[...]`, "
+                                       "expected a plan of format 1",
     }  # fmt: skip
 
 

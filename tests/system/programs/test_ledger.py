@@ -52,7 +52,8 @@ for attempt in range(int(sys.argv[4])):
         released += len(part)
     os.close(read)
     ledger = Ledger(path, "n0", path.with_suffix(".mark"))
-    print(released, ledger.spends.no, len(ledger.spends.rows()), int(ledger.runs.find(b"r" * 16).state or 0), len(ledger.verify()), flush=True)
+    state = int(ledger.runs.find(b"r" * 16).state or 0)
+    print(released, ledger.spends.no, len(ledger.spends.rows()), state, len(ledger.verify()), flush=True)
     ledger.close()
 """
 
@@ -61,8 +62,11 @@ for attempt in range(int(sys.argv[4])):
 def test_a_ledger_killed_at_any_instant_never_shows_less_than_it_released(tmp_path, attempts):
     done = subprocess.run(
         [sys.executable, "-c", WRITER, tmp_path / "n0.ledger", ROOT, "11", str(attempts)],
-        capture_output=True, text=True, check=True, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+    )
     lines = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
     assert len(lines) == attempts
     before = total = 0
@@ -79,7 +83,10 @@ def test_a_ledger_killed_at_any_instant_never_shows_less_than_it_released(tmp_pa
 
 
 def test_a_second_process_is_refused(ledger):
-    code = "import sys; from pathlib import Path; from hushgrid.node.privacy.ledger import Ledger; Ledger(Path(sys.argv[1]), 'n0')"
+    code = (
+        "import sys; from pathlib import Path; from hushgrid.node.privacy.ledger import Ledger; "
+        "Ledger(Path(sys.argv[1]), 'n0')"
+    )
     second = subprocess.run([sys.executable, "-c", code, ledger.path], capture_output=True, text=True)
     assert f"InputError: {ledger.path}: held by another process, expected one process per ledger" in second.stderr
     assert "held by another process" in opening(ledger.path)  # nor a second time in this one

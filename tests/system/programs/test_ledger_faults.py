@@ -1,4 +1,6 @@
-"""A disk that fails is no wrong input: the device stops (exit 4), has published nothing, and goes on when it is back."""
+"""A disk that fails is no wrong input: the device stops (exit 4), has published nothing, and goes on when it is
+back.
+"""
 
 import subprocess
 from contextlib import contextmanager, suppress

@@ -55,7 +55,8 @@ np.savez(place / "rows.npz", A=np.eye(6, 4), b=np.array([1.0, -1.0] * 3))
 device = (config := load_device(place / "node.yaml")).kind.device(config, "node.yaml")
 scenario = scenario_from(
     {
-        "hushgrid": 1, "name": "s", "network": {"kind": "path", "nodes": 2}, "algorithm": {"name": "recal", "rounds": 4},
+        "hushgrid": 1, "name": "s", "network": {"kind": "path", "nodes": 2},
+        "algorithm": {"name": "recal", "rounds": 4},
         "problem": {"kind": "logistic", "data": {"devices": {"features": 4, "rows": 6}}, "row_bound": 1.0},
         "privacy": {"epsilon": 5.0, "adjacency": {"replace-one-record": {"clip": 1.0}}},
     }
@@ -78,9 +79,13 @@ def test_a_sensor_that_takes_a_step_loads_nothing_of_zones_and_numba_only_where_
     if kernels == "numba":
         pytest.importorskip("numba")
     ended = subprocess.run(
-        [sys.executable, "-c", SENSOR, str(tmp_path)], env=os.environ | {"HUSHGRID_KERNELS": kernels},
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-c", SENSOR, str(tmp_path)],
+        env=os.environ | {"HUSHGRID_KERNELS": kernels},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
     loaded = set(json.loads(ended.stdout))
     forbidden = {*LAPTOP, "scipy", "clarabel", "cryptography", "numpy.random"}
     if kernels == "numba":

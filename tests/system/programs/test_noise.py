@@ -23,7 +23,8 @@ def test_a_counter_generator_is_the_same_in_every_process_and_different_for_ever
 def test_a_device_draws_noise_without_loading_scipy_or_mpmath() -> None:
     code = (
         "import sys; from hushgrid.kernels.privacy.noise import Lattice\n"
-        "for m in (Lattice.laplace, Lattice.gaussian): m(1.0, 1.0, 1).sample(5, lambda n: bytes(n) if n > 8 else b'1' * n)\n"
+        "for m in (Lattice.laplace, Lattice.gaussian): m(1.0, 1.0, 1).sample(5, lambda n: bytes(n) if n > 8 else b'1' "
+        "* n)\n"
         "print(sorted({'scipy', 'mpmath', 'numba'} & set(sys.modules)))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

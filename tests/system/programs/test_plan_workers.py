@@ -1,4 +1,6 @@
-"""`hushgrid plan` as a program: its processes find the same as one, plugged algorithms too, and end when it is interrupted."""
+"""`hushgrid plan` as a program: its processes find the same as one, plugged algorithms too, and end when it is
+interrupted.
+"""
 
 import json
 import os

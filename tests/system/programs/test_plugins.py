@@ -1,4 +1,6 @@
-"""An algorithm in a file of one's own: it runs where the owner lists its module, and is refused in one line where not."""
+"""An algorithm in a file of one's own: it runs where the owner lists its module, and is refused in one line where
+not.
+"""
 
 import os
 import subprocess

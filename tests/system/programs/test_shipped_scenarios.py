@@ -40,7 +40,10 @@ def test_a_shell_completes_commands_options_names_and_files(tmp_path):
 
 
 def test_without_argcomplete_the_program_is_as_before(tmp_path):
-    code = "import sys; sys.modules['argcomplete'] = None; from hushgrid.cli.main import main; sys.exit(main(['--version']))"
+    code = (
+        "import sys; sys.modules['argcomplete'] = None; from hushgrid.cli.main import main; "
+        "sys.exit(main(['--version']))"
+    )
     ended = subprocess.run([sys.executable, "-c", code], env=os.environ | {"_ARGCOMPLETE": "1"}, check=False)
     assert ended.returncode == 0
 

@@ -124,7 +124,10 @@ def test_a_report_of_it_is_built_again_and_a_device_still_knows_no_such_algorith
     ):
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=package, timeout=120)
         assert done.returncode == 0, done.stderr
-    program = "from hushgrid.node.config.scenario import load_scenario; from pathlib import Path; load_scenario(Path('ring.yaml'))"
+    program = (
+        "from hushgrid.node.config.scenario import load_scenario; from pathlib import Path; "
+        "load_scenario(Path('ring.yaml'))"
+    )
     device = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=package, cwd=tmp_path)
     assert "found 'fading-dgd', expected one of" in device.stderr
 

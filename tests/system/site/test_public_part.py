@@ -1,4 +1,6 @@
-"""Another zone, case, mask or number of features is a new data version by itself: nothing that was kept of the old one counts."""
+"""Another zone, case, mask or number of features is a new data version by itself: nothing that was kept of the old one
+counts.
+"""
 
 import os
 

@@ -1,4 +1,6 @@
-"""The owner's file read again under a running device: other sources, other bounds, other loads; what is wrong changes nothing."""
+"""The owner's file read again under a running device: other sources, other bounds, other loads; what is wrong changes
+nothing.
+"""
 
 import json
 

@@ -1,4 +1,6 @@
-"""A device with rows whose folder grows: as many of its last rows count as are public, and each scheduled run is a version."""
+"""A device with rows whose folder grows: as many of its last rows count as are public, and each scheduled run is a
+version.
+"""
 
 import json
 import os

@@ -155,7 +155,9 @@ def test_mosquitto_sub_and_jq_read_the_set_points_of_a_fleet_that_hears_meters(s
 
 
 def test_nobody_takes_the_set_points_of_a_killed_device_for_fresh(site):
-    """Its broker says that it is away and forgets the document once it counts no more; the unit's command marks the file."""
+    """Its broker says that it is away and forgets the document once it counts no more; the unit's command marks the
+    file.
+    """
     kept = site.fleet.directory / "z1.json"
     site.configure(sink={"file": {"path": str(kept)}, "mqtt": {"broker": site.url, "topic": TOPIC}})
     nodes = {z: site.fleet.node(z) for z in ZONES}

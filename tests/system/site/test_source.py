@@ -1,4 +1,6 @@
-"""A device takes its data from a source: what is no value changes neither the schedule of versions nor the time it takes."""
+"""A device takes its data from a source: what is no value changes neither the schedule of versions nor the time it
+takes.
+"""
 
 import json
 import os
@@ -267,7 +269,8 @@ class Died(Exception):
     pass
 
 
-#: What happens to a device, each with whether it dies: before the values are stored, between that and the rise, after it.
+#: What happens to a device, each with whether it dies: before the values are stored, between that and the rise, after
+#: it.
 EVENTS = st.lists(
     st.tuples(
         st.sampled_from(["new", "same", "wrong", "gone"]),

@@ -1,4 +1,6 @@
-"""A second, local broker as a source: values, no values, floods and absence; the fleet's connection beside it goes on."""
+"""A second, local broker as a source: values, no values, floods and absence; the fleet's connection beside it goes
+on.
+"""
 
 import json
 import time

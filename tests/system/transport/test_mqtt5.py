@@ -1,4 +1,6 @@
-"""MQTT 5 as mosquitto speaks it: a death is told after its delay, what waits too long is dropped, and the keepalive is the file's."""
+"""MQTT 5 as mosquitto speaks it: a death is told after its delay, what waits too long is dropped, and the keepalive is
+the file's.
+"""
 
 import socket
 import time

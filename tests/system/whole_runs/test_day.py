@@ -1,4 +1,5 @@
-"""A fleet runs by itself for a day: 96 intervals, each an answer, a held answer or a reason, within the window's budget.
+"""A fleet runs by itself for a day: 96 intervals, each an answer, a held answer or a reason, within the window's
+budget.
 
 The day is accelerated, in this process: the clocks are its own, everything else is what devices run.
 """

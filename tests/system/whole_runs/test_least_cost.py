@@ -1,4 +1,6 @@
-"""A dispatch of least cost through real brokers: the bits of memory, killed and not, with its AC step and its tables."""
+"""A dispatch of least cost through real brokers: the bits of memory, killed and not, with its AC step and its
+tables.
+"""
 
 import random
 import time
@@ -23,7 +25,8 @@ def test_the_demo_serves_its_load_by_a_dispatch_that_satisfies_the_AC_equations(
     assert quiet.ac.status == "solved"
     assert quiet.ac.served_mw >= 0.98 * quiet.load_mw
     assert quiet.ac.load_mw == pytest.approx(quiet.load_mw)
-    # The relaxation bounds the AC cost from below, but for what the zones still disagree on; in case14 it is .11 % away.
+    # The relaxation bounds the AC cost from below, but for what the zones still disagree on; in case14 it is .11 %
+    # away.
     assert -5e-4 * quiet.objective <= quiet.ac.objective - quiet.objective <= 5e-3 * quiet.objective
     assert quiet.ac.generation_mw - quiet.ac.losses_mw == pytest.approx(quiet.ac.served_mw, abs=0.01)
     assert {row[-1] for _, rows in quiet.tables.values() for row in rows} == {"ac"}

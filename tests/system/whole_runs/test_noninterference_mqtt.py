@@ -23,10 +23,12 @@ from tests.support.runs.background_run import held_still, tables, with_data
 from tests.support.scenarios.guarded_scenarios import CASES, others
 
 GIVE_UP_S = 60.0
-#: Keys of a masked run are drawn in the order of the network's times: tests/broker/simulation/test_noninterference.py holds them.
+#: Keys of a masked run are drawn in the order of the network's times: tests/broker/simulation/test_noninterference.py
+#: holds them.
 UNMASKED = [case for case, raw in CASES.items() if "masked" not in raw["privacy"]]
-#: Of a ledger, what is no function of times. The coordinator's counts hold repetitions, a node's state what it was told;
-#: the marks that a coordinator knows are those of the last births it heard, and a mark is a function of the spends.
+#: Of a ledger, what is no function of times. The coordinator's counts hold repetitions, a node's state what it was
+#: told; the marks that a coordinator knows are those of the last births it heard, and a mark is a function of the
+#: spends.
 TIMELESS = ("spend", "answer")
 
 

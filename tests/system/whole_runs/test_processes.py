@@ -1,4 +1,6 @@
-"""The processes of a run over a broker: one for each node, or some for many, killed and started again with all of theirs."""
+"""The processes of a run over a broker: one for each node, or some for many, killed and started again with all of
+theirs.
+"""
 
 from pathlib import Path
 

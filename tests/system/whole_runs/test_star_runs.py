@@ -1,4 +1,6 @@
-"""Federated learning around a coordinator through real brokers: the bits of memory, and nothing lost where nodes are killed."""
+"""Federated learning around a coordinator through real brokers: the bits of memory, and nothing lost where nodes are
+killed.
+"""
 
 import pytest
 

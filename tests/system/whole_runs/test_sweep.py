@@ -101,8 +101,8 @@ def test_a_sweep_is_asked_to_end_and_says_how_to_go_on(tmp_path, stack):
     said = process.communicate(timeout=WAIT_S)[0].decode()
     assert process.returncode == 4
     assert (
-        f"hushgrid: interrupted by SIGINT; what has ended is in {tmp_path / 'out'}: --out {tmp_path / 'out'} --resume goes on"
-        in said
+        f"hushgrid: interrupted by SIGINT; what has ended is in {tmp_path / 'out'}: --out {tmp_path / 'out'} --resume "
+        "goes on" in said
     )
     assert "Traceback" not in said
 

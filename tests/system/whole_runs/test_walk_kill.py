@@ -143,7 +143,9 @@ def test_a_node_that_stops_for_good_is_walked_around_and_named(tmp_path, any_bro
 @pytest.mark.parametrize("back", [False, True], ids=["lost", "joins"])
 @pytest.mark.parametrize("algorithm", EXACT)
 def test_the_limit_is_the_optimum_of_the_nodes_that_are_there(tmp_path, any_broker, algorithm, back, monkeypatch):
-    """One node stops; in the recount around it two others are killed and start again. To 1e-9, as the result says whose."""
+    """One node stops; in the recount around it two others are killed and start again. To 1e-9, as the result says
+    whose.
+    """
     monkeypatch.setattr(f"{__name__}.ALGORITHMS", EXACT)
     plain, rounds = FIVE | {"privacy": None, "problem.kind": "least-squares"}, 2400
     background = impatient(algorithm, rounds, any_broker, tmp_path / "state", plain)

@@ -87,9 +87,9 @@ def size(adjacency: str) -> Fraction:
 
 @lru_cache(maxsize=256)
 def steps(adjacency: str, unit: str) -> int:
-    """k: so many changes of the size that `adjacency` protects make one of the size of `unit`; group privacy counts k times.
+    """k: so many changes of the size that `adjacency` protects make one of the size of `unit`.
 
-    1 if they are not of one relation. Sizes are decimals that somebody wrote, and are compared as such: seven steps of
+    Group privacy counts k times. 1 if they are not of one relation. Sizes are decimals that somebody wrote, and are compared as such: seven steps of
     0.01 make 0.07, though not in binary.
     """
     if adjacency == unit or relation(adjacency) != relation(unit) or not (step := size(adjacency)):

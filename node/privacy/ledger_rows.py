@@ -89,8 +89,8 @@ def size(adjacency: str) -> Fraction:
 def steps(adjacency: str, unit: str) -> int:
     """k: so many changes of the size that `adjacency` protects make one of the size of `unit`.
 
-    Group privacy counts k times. 1 if they are not of one relation. Sizes are decimals that somebody wrote, and are compared as such: seven steps of
-    0.01 make 0.07, though not in binary.
+    Group privacy counts k times. 1 if they are not of one relation. Sizes are decimals that somebody wrote, and are
+    compared as such: seven steps of 0.01 make 0.07, though not in binary.
     """
     if adjacency == unit or relation(adjacency) != relation(unit) or not (step := size(adjacency)):
         return 1

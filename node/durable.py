@@ -61,5 +61,5 @@ def stamp(path: Path) -> str:
     """What a file looks like from outside: a file that was replaced has another inode, size or time.
     Raises OSError if the disk fails.
     """
-    found = os.stat(path)
-    return f"{found.st_ino} {found.st_size} {found.st_mtime_ns}"
+    status = os.stat(path)
+    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"

@@ -127,8 +127,8 @@ def covers(price: Mark, parts: Sequence[Mark]) -> bool:
     """Whether a price is at least that of all parts together, but for the rounding of their sum."""
     if price.nonprivate:
         return True
-    whole = together(parts)
-    return not whole.nonprivate and (whole.epsilon <= price.epsilon * ROUNDING and whole.mu2 <= price.mu2 * ROUNDING)
+    total = together(parts)
+    return not total.nonprivate and (total.epsilon <= price.epsilon * ROUNDING and total.mu2 <= price.mu2 * ROUNDING)
 
 
 class PeerMarks:

@@ -74,11 +74,11 @@ class Capabilities(Struct, frozen=True):
     recounts: bool = False  #: it knows the recount of a token; one that does not leaves what lost nodes have added
 
 
-def common(spoken: tuple[int, ...], own: tuple[int, ...] | None = None) -> int | None:
+def common(spoken: tuple[int, ...], offered: tuple[int, ...] | None = None) -> int | None:
     """The highest number that both parties speak: they can work together. None: they cannot,
     whatever their versions.
     """
-    return max({*spoken} & {*((WIRE, *OLDER) if own is None else own)}, default=None)
+    return max({*spoken} & {*((WIRE, *OLDER) if offered is None else offered)}, default=None)
 
 
 class Birth(Struct, tag="birth", frozen=True):

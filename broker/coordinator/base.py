@@ -215,10 +215,10 @@ class Coordinator(Endpoint, Pattern):
         longest = CALLED_S if self.phase == "joining" and waiting and self.membership.spared(waiting) else self.silent_s
         if not (silent := self.silence.longer(waiting, longest)):
             return []
-        words = "; ".join([*map(str, self.membership.refusals.values()), *map(self._silence, silent)])
+        reason = "; ".join([*map(str, self.membership.refusals.values()), *map(self._silence, silent)])
         # A connected member that is silent again at the same point has nothing from which it could go on.
         stuck = self._resumed == self._at() is not None and any(m not in self.membership.absent for m in silent)
-        out = self._finish(Stopped(words) if stuck else Suspended(words))
+        out = self._finish(Stopped(reason) if stuck else Suspended(reason))
         absent = self.membership.absent  # the farewell of those who are is not waited for
         absent.update((m, "") for m in silent if m not in absent)
         return out

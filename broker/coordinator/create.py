@@ -16,5 +16,5 @@ def coordinator(fleet: str, plan: RunPlan, source: str, ledger: Ledger, **option
     source: where the public part of the problem that no plan carries is found. The options are those of `Coordinator`.
     """
     module = import_module(f"hushgrid.broker.coordinator.{plan.algorithm.pattern}")
-    found: Coordinator = module.COORDINATOR(fleet, plan, source, ledger, **options)
-    return found
+    made: Coordinator = module.COORDINATOR(fleet, plan, source, ledger, **options)
+    return made

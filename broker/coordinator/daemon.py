@@ -48,10 +48,10 @@ def prepare(config: CoordinatorConfig, path: str) -> tuple[str, RunPlan]:
         (scenario.run.warm_start is not None, "run.warm_start", "a directory", "none"),
         (scenario.run.record != "summary", "run.record", scenario.run.record, "summary"),
     ]
-    for wrong, key, found, expected in simulated:
+    for wrong, key, actual, expected in simulated:
         if wrong:
             raise InputError(
-                f"{file}: {key}: found {found}, expected {expected}: devices are real (else: hushgrid run)"
+                f"{file}: {key}: found {actual}, expected {expected}: devices are real (else: hushgrid run)"
             )
     problem = scenario.kind.public(scenario, file)
     if why := scenario.kind.on_devices(scenario.problem):
@@ -75,8 +75,8 @@ def main(config: CoordinatorConfig, path: str, signals: Signals, *, once: bool =
     """
     public = prepare(config, path)
     with closing(Ledger(Path(config.state) / f"{COORDINATOR}.ledger", COORDINATOR)) as ledger:
-        of = Service if config.run is None or once else Scheduled
-        service = of(config, path, public, signals, ledger)
+        service_class = Service if config.run is None or once else Scheduled
+        service = service_class(config, path, public, signals, ledger)
         try:
             if once:
                 service.once()
@@ -153,8 +153,8 @@ class Service:
 
     def _coordinate(self, coordinator: Coordinator, link: Link) -> None:
         """Until the run is over, or somebody asks to end; or to read the file again before all are there."""
-        at, who = f"{self.config.broker}, fleet {self.config.fleet}", ", ".join(self.plan.nodes)
-        _say(f"{self.plan.name} on {at}: waits for {who}")
+        place, who = f"{self.config.broker}, fleet {self.config.fleet}", ", ".join(self.plan.nodes)
+        _say(f"{self.plan.name} on {place}: waits for {who}")
         self.reporter.plans(coordinator)
 
         def over() -> bool:

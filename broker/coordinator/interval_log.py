@@ -29,17 +29,17 @@ def note(path: Path, row: dict[str, Any], most: int) -> None:
     line = _line([row.get(c, "") for c in COLUMNS])
     try:
         header, *lines = (path.read_text().splitlines(keepends=True) if path.exists() else []) or [""]
-        whole = [one for one in lines if one.endswith("\n")]
-        again = bool(whole) and whole[-1].split(",")[0] == str(row["interval"])
+        rows = [one for one in lines if one.endswith("\n")]
+        again = bool(rows) and rows[-1].split(",")[0] == str(row["interval"])
         if header != _line(COLUMNS):  # of an older release: its rows have fewer columns
-            whole = [_line([old.get(c) or "" for c in COLUMNS]) for old in csv.DictReader([header, *whole])]
-        elif whole == lines and not again and len(whole) < 2 * most:
+            rows = [_line([old.get(c) or "" for c in COLUMNS]) for old in csv.DictReader([header, *rows])]
+        elif rows == lines and not again and len(rows) < 2 * most:
             with path.open("a") as file:
                 file.write(line)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        kept = [*(whole[:-1] if again else whole), line][-most:]
-        write_file(path, "".join([_line(COLUMNS), *kept]).encode())
+        rows_kept = [*(rows[:-1] if again else rows), line][-most:]
+        write_file(path, "".join([_line(COLUMNS), *rows_kept]).encode())
     except (OSError, UnicodeDecodeError, csv.Error) as fault:
         raise Stopped(f"{path}: {getattr(fault, 'strerror', fault)}, expected to write how an interval ended") from None
 

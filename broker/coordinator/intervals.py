@@ -176,8 +176,8 @@ class Intervals:
         flat = {key: " ".join(value) if isinstance(value, list | dict) else value for key, value in row.items()}
         interval_log.note(self.directory / "intervals.csv", flat, self.run.keep)
         interval_log.prune(self.directory / "runs", self.run.keep)
-        if (left := coordinator.final_state()) is not None:
-            warm_start.keep(self.ledger, self.plan, coordinator.run, left, self.schedule.number, self.clocks)
+        if (final := coordinator.final_state()) is not None:
+            warm_start.keep(self.ledger, self.plan, coordinator.run, final, self.schedule.number, self.clocks)
         coordinator.conclude()
         return line
 

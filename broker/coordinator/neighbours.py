@@ -31,8 +31,8 @@ class NeighboursCoordinator(Coordinator):
         return Census(self.members)
 
     def witnessed(self, member: str) -> Collection[str]:
-        nodes, near = self.problem.nodes, self.problem.graph.neighbours
-        return [nodes[j] for j in near[nodes.index(member)]]
+        nodes, neighbours = self.problem.nodes, self.problem.graph.neighbours
+        return [nodes[j] for j in neighbours[nodes.index(member)]]
 
     def dimension(self, member: str) -> int:
         entries: int = self.problem.dimension

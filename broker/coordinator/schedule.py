@@ -78,9 +78,9 @@ class Schedule:
         if remembered is None:
             return now
         same = remembered.boot != "" and remembered.boot == self.clocks.boot_id()
-        left = remembered.due - now if same else remembered.wall - self.clocks.wall()
+        remaining = remembered.due - now if same else remembered.wall - self.clocks.wall()
         # However a clock was set meanwhile, no more than one interval is waited for.
-        return now + min(max(left, 0.0), self.every + self.jitter)
+        return now + min(max(remaining, 0.0), self.every + self.jitter)
 
     def declare(self, every: float, jitter: float) -> None:
         """Another interval from now on: the next run is due when it was, or after one interval if that is sooner."""

@@ -107,10 +107,10 @@ class StarCoordinator(Coordinator):
     def answer(self) -> tuple[dict[str, Any], dict[str, Any]]:
         if self.driver is None:
             return {}, {}
-        found: tuple[dict[str, Any], dict[str, Any]] = self._kind.answer(
+        answer: tuple[dict[str, Any], dict[str, Any]] = self._kind.answer(
             self.plan, self._source, self.driver.machine.state
         )
-        return found
+        return answer
 
     def owing(self) -> list[str]:
         assert self.driver is not None

@@ -62,10 +62,10 @@ class Reporter:
             self._waits, self._waited = waits, now
         self._notice(coordinator)
         missing = waits if coordinator.phase != "running" else ()
-        said = (link.connects, coordinator.phase, coordinator.run, missing, tuple(self._gone), self.due, self.refuses)
-        if said == self._said and not (coordinator.phase == "running" and now - self._at >= SELDOM_S):
+        news = (link.connects, coordinator.phase, coordinator.run, missing, tuple(self._gone), self.due, self.refuses)
+        if news == self._said and not (coordinator.phase == "running" and now - self._at >= SELDOM_S):
             return
-        self._said, self._at = said, now
+        self._said, self._at = news, now
         self.publish(coordinator, link, waits_s=now - self._waited if waits else None)
 
     def plans(self, coordinator: Coordinator) -> None:

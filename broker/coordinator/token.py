@@ -39,8 +39,8 @@ class TokenCoordinator(Coordinator):
     # --- the pattern ---
 
     def machine(self) -> TokenMonitor:
-        nodes, near = self.problem.nodes, self.problem.graph.neighbours
-        neighbours = {nodes[i]: [nodes[j] for j in js] for i, js in enumerate(near)}
+        nodes, adjacent = self.problem.nodes, self.problem.graph.neighbours
+        neighbours = {nodes[i]: [nodes[j] for j in js] for i, js in enumerate(adjacent)}
         route, rounds = self.problem.way(self.plan.algorithm, self.run), self.plan.algorithm.rounds
         able = all(
             m in self.membership.births and self.membership.births[m].capabilities.recounts for m in self.members
@@ -48,8 +48,8 @@ class TokenCoordinator(Coordinator):
         return TokenMonitor(neighbours, route, rounds, recounts=able)
 
     def witnessed(self, member: str) -> Collection[str]:
-        nodes, near = self.problem.nodes, self.problem.graph.neighbours
-        return [nodes[j] for j in near[nodes.index(member)]]
+        nodes, neighbours = self.problem.nodes, self.problem.graph.neighbours
+        return [nodes[j] for j in neighbours[nodes.index(member)]]
 
     def reached(self, member: str, seen: Mapping[str, tuple[int, int, bytes]]) -> int:
         return min(super().reached(member, seen), 1)  # a superseded step is undone, so a node may stand before it

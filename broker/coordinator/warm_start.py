@@ -55,8 +55,8 @@ class WarmState(Struct, frozen=True):
 
 def label(plan: RunPlan) -> str:
     """What must be the same for a state to be in force: everything that w and its duals depend on, but data."""
-    said = msgspec.json.encode([plan.problem, plan.algorithm], order="deterministic")
-    return hashlib.sha256(said).hexdigest()
+    content = msgspec.json.encode([plan.problem, plan.algorithm], order="deterministic")
+    return hashlib.sha256(content).hexdigest()
 
 
 def load(ledger: Ledger, plan: RunPlan) -> tuple[WarmState | None, str]:
@@ -65,30 +65,30 @@ def load(ledger: Ledger, plan: RunPlan) -> tuple[WarmState | None, str]:
     if blob is None:
         return None, "no run was done before"
     try:
-        found = wire.decode_state(WarmState, blob)
+        state = wire.decode_state(WarmState, blob)
     except (msgspec.MsgspecError, ValueError):
         return None, "the state kept is not whole"
-    if found.of != label(plan):
+    if state.of != label(plan):
         return None, "the state kept is of another case, zones or algorithm"
-    vectors = (v for part in found.parts.values() for v in (part.warm, part.z, part.dual, part.standing))
-    if not all(bool(np.all(np.abs(v) <= LARGEST)) for v in vectors) or not 0 < found.factor <= 1000:
+    vectors = (v for part in state.parts.values() for v in (part.warm, part.z, part.dual, part.standing))
+    if not all(bool(np.all(np.abs(v) <= LARGEST)) for v in vectors) or not 0 < state.factor <= 1000:
         return None, "the state kept is not finite"
-    return found, ""
+    return state, ""
 
 
-def keep(ledger: Ledger, plan: RunPlan, run: bytes, left: FinalState, number: int, clocks: Clocks) -> None:
+def keep(ledger: Ledger, plan: RunPlan, run: bytes, final: FinalState, number: int, clocks: Clocks) -> None:
     """Keeps what a run has left, durably; of members that had no part in it, what they left before."""
     before, _ = load(ledger, plan)
     when: dict[str, Any] = {"boot": clocks.boot_id(), "at": clocks.boot(), "wall": clocks.wall()}
     none = np.zeros(0)
     parts = {
         m: MemberState(
-            run, warm, left.z[m], left.duals.get(m, none), number, **when, standing=left.standing.get(m, none)
+            run, warm, final.z[m], final.duals.get(m, none), number, **when, standing=final.standing.get(m, none)
         )
-        for m, warm in sorted(left.warm.items())
+        for m, warm in sorted(final.warm.items())
     }
-    kept = WarmState(label(plan), left.factor, (before.parts if before else {}) | parts)
-    ledger.keep_note(KEY, wire.encode(kept))
+    state = WarmState(label(plan), final.factor, (before.parts if before else {}) | parts)
+    ledger.keep_note(KEY, wire.encode(state))
 
 
 def age(part: MemberState, number: int, every: float, clocks: Clocks) -> float:
@@ -108,6 +108,6 @@ def latest(start: WarmState) -> Vector:
     return max(start.parts.values(), key=lambda part: part.number).warm
 
 
-def vectors(start: WarmState, of: str) -> dict[str, Vector]:
+def vectors(start: WarmState, name: str) -> dict[str, Vector]:
     """One vector of each part, by member; those that have it."""
-    return {m: getattr(p, of) for m, p in start.parts.items() if getattr(p, of).size}
+    return {m: getattr(p, name) for m, p in start.parts.items() if getattr(p, name).size}

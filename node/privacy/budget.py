@@ -120,17 +120,17 @@ class BudgetCheck:
         self._admit_question()
         if t is None:
             if self.budget:
-                words = f"variant none reveals everything, its budget is {self.budget.epsilon:g}"
-                raise self._refused(words, "variant")
+                reason = f"variant none reveals everything, its budget is {self.budget.epsilon:g}"
+                raise self._refused(reason, "variant")
             return
         for whose, adjacency in (("budget", self.budget and self.budget.adjacency), ("allow", self.allow.adjacency)):
             if adjacency and relation(str(adjacency)) != relation(t.adjacency):
                 raise self._refused(f"adjacency {t.adjacency}, its {whose} counts {adjacency}", "adjacency")
         self._admit_masked(t, answers)
-        asked = self._price(t, str(self.allow.adjacency or self.adjacency))
-        if self.allow.per_run and asked > self.allow.per_run.epsilon * DECIMAL:
-            words = f"asked epsilon {asked:g} for the run, its owner allows {self.allow.per_run.epsilon:g}"
-            raise self._refused(words, "per-run")
+        price = self._price(t, str(self.allow.adjacency or self.adjacency))
+        if self.allow.per_run and price > self.allow.per_run.epsilon * DECIMAL:
+            reason = f"asked epsilon {price:g} for the run, its owner allows {self.allow.per_run.epsilon:g}"
+            raise self._refused(reason, "per-run")
         more = max(answers - self.answered, 0)  # none: what is only repeated passes no budget
         if self.renewal:
             if t.accountant == "pure-optimal":
@@ -139,8 +139,8 @@ class BudgetCheck:
                     f"window, and {NOT_OPTIMAL}"
                 )
             if more:
-                asked = self._price(t, self.adjacency)
-                self._renewed(charge_of_totals(self._planned(t, answers, more)), asked, DECIMAL)
+                price = self._price(t, self.adjacency)
+                self._renewed(charge_of_totals(self._planned(t, answers, more)), price, DECIMAL)
         elif self.budget and more and self._cost(self._planned(t, answers, more)) > self.budget.epsilon * DECIMAL:
             raise self._over(self._price(t, self.adjacency))
 
@@ -156,8 +156,8 @@ class BudgetCheck:
                 allowed = "; ".join(map(str, problems)) or "no question"
                 raise self._refused(f"asked for {question}, its owner allows {allowed}", "problem")
         elif (kinds := self.ledger.kinds_at_birth) is not None and question.kind not in kinds:
-            words = f"asked for {question}, a kind that there was not when its ledger was born"
-            raise self._refused(f"{words}; its owner names it in allow.problems", "problem")
+            reason = f"asked for {question}, a kind that there was not when its ledger was born"
+            raise self._refused(f"{reason}; its owner names it in allow.problems", "problem")
 
     def _admit_masked(self, t: Terms, answers: int) -> None:
         """Whether the owner lets sums be masked so. A simulated node has no owner."""
@@ -166,12 +166,12 @@ class BudgetCheck:
             return
         if allowed is None:
             raise self._refused("masked sums, its owner allows none (allow.masked)", "masked")
-        for what, found, least in (
+        for what, actual, least in (
             ("corrupt", masked.corrupt, allowed.least_corrupt(masked.contributors)),
             ("honest", masked.honest, allowed.honest),
         ):
-            if found < least:
-                raise self._refused(f"{found} {what} contributors, its owner asks for at least {least}", "masked")
+            if actual < least:
+                raise self._refused(f"{actual} {what} contributors, its owner asks for at least {least}", "masked")
         k, more = steps(t.adjacency, self.adjacency), max(answers - self.answered, 0)
         self._hold_shares(more * k * k * alone(t.per_answer, counted.honest), DECIMAL)
 
@@ -193,11 +193,11 @@ class BudgetCheck:
         )
         if not limit(allowed.alone * room, delta).holds(Charge(mu2=held + more, gaussian=1)):
             before, after = (worth_alone(sum_, delta) for sum_ in (held, held + more))
-            words = (
+            reason = (
                 f"shares worth epsilon {after:g} in all against everybody else, its owner allows {allowed.alone:g} "
                 f"(allow.masked.alone; so far {before:g}, delta {delta:g})"
             )
-            raise self._refused(words, "masked")
+            raise self._refused(reason, "masked")
 
     @property
     def affordable(self) -> bool:
@@ -218,13 +218,13 @@ class BudgetCheck:
         if self.budget is None:
             return
         if any(s.value == inf for s in spends):
-            words = f"an answer without privacy was asked, its budget is {self.budget.epsilon:g}"
-            raise self._refused(words, "variant")
-        asked = _claim(self.terms, 1, self.adjacency) if self.terms else inf
+            reason = f"an answer without privacy was asked, its budget is {self.budget.epsilon:g}"
+            raise self._refused(reason, "variant")
+        price = _claim(self.terms, 1, self.adjacency) if self.terms else inf
         if self.renewal:
-            self._renewed(self._charge(spends), asked)
+            self._renewed(self._charge(spends), price)
         elif self._cost(self._added(spends)) > self.budget.epsilon:
-            raise self._over(asked)
+            raise self._over(price)
 
     def committed(self, spends: list[Spend]) -> None:
         """These spends are in the ledger now."""
@@ -253,10 +253,10 @@ class BudgetCheck:
             )
         )
 
-    def _renewed(self, more: Charge, asked: float, room: float = 1.0) -> None:
+    def _renewed(self, more: Charge, price: float, room: float = 1.0) -> None:
         """Raises Refused if answers of this charge would pass the window's limit or the life's."""
         assert self.renewal is not None
-        if denied := self.renewal.denied(more, asked, room):
+        if denied := self.renewal.denied(more, price, room):
             raise self._refused(denied.words, denied.by)
 
     def _charge(self, spends: list[Spend]) -> Charge:
@@ -266,23 +266,23 @@ class BudgetCheck:
         return grouped(spend.event, steps(spend.adjacency, self.adjacency))
 
     def _added(self, spends: list[Spend]) -> Totals:
-        found = Totals()
+        totals = Totals()
         for spend in spends:
-            found.add(self._at_unit(spend))
-        return found
+            totals.add(self._at_unit(spend))
+        return totals
 
     def _planned(self, t: Terms, answers: int, more: int) -> Totals:
         """The last `more` of so many answers of the plan."""
         return t.totals(answers, steps(t.adjacency, self.adjacency), answers - more)
 
-    def _price(self, t: Terms, at: str) -> float:
+    def _price(self, t: Terms, unit: str) -> float:
         """Epsilon of the whole plan by itself, at the unit of an adjacency: its claim, unless that takes a larger delta
 
         than this device gives.
         """
         if t.delta <= self.delta:
-            return _claim(t, t.answers, at)
-        return total_epsilon(t.totals(t.answers, steps(t.adjacency, at)), self.delta)
+            return _claim(t, t.answers, unit)
+        return total_epsilon(t.totals(t.answers, steps(t.adjacency, unit)), self.delta)
 
     def _cost(self, more: Totals | None = None) -> float:
         """Epsilon of the ledger with these answers more of this run: the smaller of two valid bounds."""
@@ -298,22 +298,22 @@ class BudgetCheck:
         claim = t.delta <= self.delta if self.first else t.delta == self.delta == 0
         return min(together, self.earlier + _claim(t, t.answers, self.adjacency)) if claim else together
 
-    def _over(self, asked: float) -> Refused:
+    def _over(self, price: float) -> Refused:
         assert self.budget is not None
         return self._refused(
-            f"spent epsilon {self.spent:g}, asked {asked:g} more, budget {self.budget.epsilon:g} "
+            f"spent epsilon {self.spent:g}, asked {price:g} more, budget {self.budget.epsilon:g} "
             f"({self.terms.adjacency if self.terms else ''}, delta {self.delta:g})",
             "budget",
         )
 
-    def _refused(self, words: str, by: str) -> Refused:
-        return Refused(f"{self.node}: {words}", by)
+    def _refused(self, reason: str, by: str) -> Refused:
+        return Refused(f"{self.node}: {reason}", by)
 
 
 @lru_cache(maxsize=256)  # asked for before every answer
-def _claim(t: Terms, answers: int, at: str) -> float:
+def _claim(t: Terms, answers: int, unit: str) -> float:
     """What answers of a plan cost by its own accountant, at the unit of an adjacency; all of them: what it claims."""
-    k = steps(t.adjacency, at) if relation(t.adjacency) == relation(at) else 1
+    k = steps(t.adjacency, unit) if relation(t.adjacency) == relation(unit) else 1
     return t.epsilon if k == 1 and answers == t.answers else t.cost(answers, k)
 
 

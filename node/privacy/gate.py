@@ -184,8 +184,8 @@ class Gate:
         """
         t, lattice = self._terms(), self._noise_lattice()
         spent, k = lattice.epsilon if t.mechanism == "laplace" else lattice.mu, self.state.answers + 1
-        of = (lattice.sensitivity * unit, lattice.scale * unit, lattice.g * unit)
-        spend = Spend(k, t.mechanism, spent, *of, t.adjacency, self.noise.sampler)
+        quantum = (lattice.sensitivity * unit, lattice.scale * unit, lattice.g * unit)
+        spend = Spend(k, t.mechanism, spent, *quantum, t.adjacency, self.noise.sampler)
         (n,) = self._draw(spend, question, lambda: (self.noise.take(lattice, self.width, k),))
         self.drawn_l1 += self._size(n, lattice.g * unit)
         return lattice.release(compute(), n) * unit
@@ -198,8 +198,8 @@ class Gate:
         t, lattice = self._terms(), self._noise_lattice()
         if share is None:
             raise Refused(f"{self.node}: a share was asked for in a run that masks nothing")
-        k, of = self.state.answers + 1, (lattice.sensitivity, lattice.scale, lattice.g)
-        spend = Spend(k, t.mechanism, share.mu, *of, t.adjacency, self.noise.sampler, share.honest)
+        k, quantum = self.state.answers + 1, (lattice.sensitivity, lattice.scale, lattice.g)
+        spend = Spend(k, t.mechanism, share.mu, *quantum, t.adjacency, self.noise.sampler, share.honest)
         (n,) = self._draw(spend, question, lambda: (self.noise.take(lattice, self.width, k),))
         self.drawn_l1 += self._size(n, lattice.g)
         return compute() + n
@@ -215,25 +215,25 @@ class Gate:
         has expired since, for the same noise on other data would tell both. Which readings count is settled once the
         budget has been asked, so that none counts in an answer that was authorised after its time.
         """
-        about = f"{spend!r} of data version {self.version}".encode()
+        subject = f"{spend!r} of data version {self.version}".encode()
         if self.journal is not None:
             self._settle()
-            if (kept := self.journal.kept(self._digest(about, question))) is not None:
+            if (noise := self.journal.kept(self._digest(subject, question))) is not None:
                 self.state.answers += 1
-                return kept
+                return noise
         self._spend(spend)
         self._settle()
         if self.journal is None:
             return draw()
-        return self.journal.draw(self.run, spend, self._digest(about, question), draw, self.version)
+        return self.journal.draw(self.run, spend, self._digest(subject, question), draw, self.version)
 
     def _settle(self) -> None:
         self.counted = None if self.expiry is None else self.expiry.counted
 
-    def _digest(self, about: bytes, question: bytes) -> bytes:
+    def _digest(self, subject: bytes, question: bytes) -> bytes:
         """The digest of what is asked, and of which readings."""
         readings = b"" if self.counted is None else b" of the readings " + np.packbits(self.counted).tobytes() + b" "
-        return hashlib.sha256(b"".join((self.run, about, readings, question))).digest()
+        return hashlib.sha256(b"".join((self.run, subject, readings, question))).digest()
 
     def _paper_noise(self, scale: float, size: int) -> Vector:
         """The current answer's noise as a paper draws it, (size,): Laplace or Gaussian, in floating point."""

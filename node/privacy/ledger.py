@@ -319,8 +319,8 @@ class Ledger:
         if wrong := [f"integrity: {line}" for (line,) in integrity if line != "ok"]:
             return wrong
         wrong = self._missing() or self._miscounted()
-        if words := self.marks.behind_in_words:
-            wrong.append(words)
+        if sentence := self.marks.behind_in_words:
+            wrong.append(sentence)
         return wrong
 
     def _missing(self) -> list[str]:

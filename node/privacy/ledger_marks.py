@@ -136,9 +136,11 @@ class Marks:
     @property
     def refusal(self) -> str | None:
         """Why this ledger lets no run spend, in one line with what its owner can do; None if runs may spend."""
-        words = self.behind_in_words
+        sentence = self.behind_in_words
         mark = f" --mark {self.file.path}" if self.file else ""
-        return words and f"its ledger is {words}; its owner runs 'hushgrid ledger accept {self.tables.path}{mark}'"
+        return (
+            sentence and f"its ledger is {sentence}; its owner runs 'hushgrid ledger accept {self.tables.path}{mark}'"
+        )
 
     # --- the mark file ---
 

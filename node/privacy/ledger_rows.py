@@ -79,22 +79,22 @@ def relation(adjacency: str) -> str:
 
 def size(adjacency: str) -> Fraction:
     """Of the change: a bounded change's own, or how many records are replaced; 0 of what is never converted."""
-    name, _, found = adjacency.partition(" ")
+    name, _, number = adjacency.partition(" ")
     if name == "bounded-change":
-        return Fraction(found)
-    return Fraction(found or 1) if name == "replace-one-record" else Fraction(0)
+        return Fraction(number)
+    return Fraction(number or 1) if name == "replace-one-record" else Fraction(0)
 
 
 @lru_cache(maxsize=256)
-def steps(of: str, at: str) -> int:
-    """k: so many changes of the size that `of` protects make one of the size of `at`; group privacy counts k times.
+def steps(adjacency: str, unit: str) -> int:
+    """k: so many changes of the size that `adjacency` protects make one of the size of `unit`.
 
-    1 if they are not of one relation. Sizes are decimals that somebody wrote, and are compared as such: seven steps of
-    0.01 make 0.07, though not in binary.
+    Group privacy counts k times. 1 if they are not of one relation. Sizes are decimals that somebody wrote, and are
+    compared as such: seven steps of 0.01 make 0.07, though not in binary.
     """
-    if of == at or relation(of) != relation(at) or not (own := size(of)):
+    if adjacency == unit or relation(adjacency) != relation(unit) or not (step := size(adjacency)):
         return 1
-    return max(1, ceil(size(at) / own))
+    return max(1, ceil(size(unit) / step))
 
 
 class StoredRun(NamedTuple):
@@ -189,12 +189,12 @@ def empty(totals: Totals) -> bool:
     return not (totals.laplace or totals.gaussian or totals.nonprivate)
 
 
-def without(whole: Totals, part: Totals) -> Totals:
+def without(totals: Totals, part: Totals) -> Totals:
     """What was counted besides `part`, which is a part of the whole.
 
     The largest epsilon and `nonprivate` stay the whole's, so that no bound is below the truth.
     """
-    (n, g, largest, nonprivate, *sums), (of_n, of_g, _, _, *of_sums) = astuple(whole), astuple(part)
+    (n, g, largest, nonprivate, *sums), (of_n, of_g, _, _, *of_sums) = astuple(totals), astuple(part)
     return Totals(n - of_n, g - of_g, largest, nonprivate, *(a - b for a, b in zip(sums, of_sums, strict=True)))
 
 
@@ -256,12 +256,12 @@ class Window:
 
         None if it is not even of an empty window.
         """
-        left, wait = self.charge(now), 0.0
-        if fits(left):
+        remaining, wait = self.charge(now), 0.0
+        if fits(remaining):
             return wait
         for group in self._groups:
-            left, wait = left.plus(group.charge, -1), max(group.last + self.span - now, 0.0)
-            if fits(left):
+            remaining, wait = remaining.plus(group.charge, -1), max(group.last + self.span - now, 0.0)
+            if fits(remaining):
                 return wait
         return None
 

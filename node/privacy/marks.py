@@ -135,9 +135,9 @@ class MarkFile:
         try:
             if len(blob) != 2 * SLOT:  # as earlier programs wrote it
                 return bounded(msgspec.msgpack.decode(blob, type=Mark))
-            found = [mark for at in (0, SLOT) if (mark := _of_slot(blob[at : at + SLOT])) is not None]
-            if found:
-                return bounded(max(found, key=msgspec.structs.astuple))
+            slots = [mark for offset in (0, SLOT) if (mark := _of_slot(blob[offset : offset + SLOT])) is not None]
+            if slots:
+                return bounded(max(slots, key=msgspec.structs.astuple))
         except LaterMark as why:
             raise LaterMark(f"{self.path} {why}") from None
         except (msgspec.DecodeError, ValueError):
@@ -157,17 +157,17 @@ class MarkFile:
 
     def write(self, mark: Mark) -> None:
         """Writes the mark, in place where the file is one of ours. Raises OSError if the disk does not take it."""
-        slot, at = _slot(mark), mark.no % 2 * SLOT
+        slot, offset = _slot(mark), mark.no % 2 * SLOT
         if not self.untouched():
             self.close()
             other = bytes(SLOT)
-            write_file(self.path, slot + other if at == 0 else other + slot, sync=self.sync)
+            write_file(self.path, slot + other if offset == 0 else other + slot, sync=self.sync)
             self._file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             self._slots = os.pread(self._file, 2 * SLOT, 0)
             return
-        if os.pwrite(self._file, slot, at) < SLOT:
+        if os.pwrite(self._file, slot, offset) < SLOT:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._slots = self._slots[:at] + slot + self._slots[at + SLOT :]
+        self._slots = self._slots[:offset] + slot + self._slots[offset + SLOT :]
 
     def close(self) -> None:
         """An orderly end: what was written last is on the disk."""

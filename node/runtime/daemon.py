@@ -67,8 +67,8 @@ class Service:
                 return True
         if not self._greeted and self.link.connects:
             self._greeted = True
-            at, session = self.config.broker, self.member.session
-            self.member.log(f"ready on {at}, fleet {self.config.fleet}, session {session}")
+            url, session = self.config.broker, self.member.session
+            self.member.log(f"ready on {url}, fleet {self.config.fleet}, session {session}")
         self.unit.shows(self._standing())
         self.reporter()
         self.publisher.turn(None if self.member.driver else self.member.last)

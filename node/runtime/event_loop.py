@@ -44,9 +44,9 @@ def link_for(
     return link_to(url, Party(name, endpoint.will, endpoint.subscriptions, tls, persistent, keepalive))
 
 
-def reach(link: Link, asked: Callable[[], bool] | Signals = lambda: False, seconds: float = REACH_S) -> bool:
+def reach(link: Link, signals: Callable[[], bool] | Signals = lambda: False, seconds: float = REACH_S) -> bool:
     """Connect; False where somebody has asked to end meanwhile. Raises Stopped: no broker within `seconds`."""
-    stop: Callable[[], bool] = asked.__bool__ if isinstance(asked, Signals) else asked
+    stop: Callable[[], bool] = signals.__bool__ if isinstance(signals, Signals) else signals
     return link.connect(seconds, stop) and not stop()
 
 
@@ -54,26 +54,26 @@ def serve(
     endpoint: Endpoint,
     link: Link,
     until: Callable[[], bool],
-    asked: Callable[[], bool] | Signals = lambda: False,
+    signals: Callable[[], bool] | Signals = lambda: False,
     wait: Callable[[], float] = lambda: POLL_S,
 ) -> None:
     """Drive an endpoint until `until()`, or until somebody asked it to end. `wait`: as in `serve_all`."""
-    serve_all([(endpoint, link)], until, asked, wait)
+    serve_all([(endpoint, link)], until, signals, wait)
 
 
 def serve_all(
     pairs: Iterable[tuple[Served, Link]],
     until: Callable[[], bool],
-    asked: Callable[[], bool] | Signals = lambda: False,
+    signals: Callable[[], bool] | Signals = lambda: False,
     wait: Callable[[], float] = lambda: POLL_S,
 ) -> None:
     """Drive endpoints (none, or hundreds), each on its own connection, from one select loop, as `serve` does one.
 
     A message costs the same among hundreds as alone, if `until` does. Links that are not connected are opened here
-    and tried for as long as it takes. `until` and `asked` are looked at after each message, each signal, and at least
+    and tried for as long as it takes. `until` and `signals` are looked at after each message, each signal, and at least
     `wait()` seconds later: inf if nothing but messages, signals and the connection change them.
     """
-    stop: Callable[[], bool] = asked.__bool__ if isinstance(asked, Signals) else asked
+    stop: Callable[[], bool] = signals.__bool__ if isinstance(signals, Signals) else signals
     watchdog = float(os.environ.get("WATCHDOG_USEC", 0)) / 3e6 or inf
     fed = 0.0
     with select.epoll() as poller, Wakeup() as wakeup:

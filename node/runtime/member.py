@@ -264,15 +264,15 @@ class Member(Endpoint):
         driver = self.driver
         if driver and progress.run == driver.run and progress.state != "running":
             stored = self.ledger.runs.find(driver.run)
-            whole = driver.machine.complete  # if not, the others went on without this device, or never asked it
-            why = "over when this device came back" if whole else "over without this device's part"
+            complete = driver.machine.complete  # if not, the others went on without this device, or never asked it
+            why = "over when this device came back" if complete else "over without this device's part"
             if stored:
-                self._end(stored, Finish("done" if whole and progress.state == "done" else "stopped", why))
+                self._end(stored, Finish("done" if complete and progress.state == "done" else "stopped", why))
         return []
 
-    def _end(self, stored: StoredRun, told: Finish) -> bool:
+    def _end(self, stored: StoredRun, finish: Finish) -> bool:
         """Ends the run. False, and nothing has changed, if the run is called done before it is complete here."""
-        driver, done = self.driver, told.state == "done"
+        driver, done = self.driver, finish.state == "done"
         if done and (driver is None or not driver.machine.complete):
             return False
         payload = self._witness.finished(stored.id)
@@ -283,8 +283,8 @@ class Member(Endpoint):
         self.driver, self.last = None, (stored.id, payload)
         self._ended, self.ended = True, self.ended + 1
         if done and driver is not None and self.outcomes:
-            self.outcomes.keep(driver, decode_plan(stored.plan), told)
-        self.log(f"run {stored.id.hex()[:8]} {told.state}: {printable(told.reason, LINE)}")
+            self.outcomes.keep(driver, decode_plan(stored.plan), finish)
+        self.log(f"run {stored.id.hex()[:8]} {finish.state}: {printable(finish.reason, LINE)}")
         return True
 
     def _remade(self, run: bytes, plan: RunPlan) -> Driver:

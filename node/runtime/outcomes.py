@@ -25,25 +25,25 @@ class Outcomes:
     ) -> None:
         self.ledger, self.outcome, self.log, self.age = ledger, outcome, log, age
 
-    def keep(self, driver: Driver, plan: RunPlan, told: Finish | None = None) -> None:
+    def keep(self, driver: Driver, plan: RunPlan, finish: Finish | None = None) -> None:
         """Writes the outcome of a run that is done. Raises Stopped if the disk does not take it: it is still owed.
 
-        `told`: the coordinator's farewell, if it is at hand.
+        `finish`: the coordinator's farewell, if it is at hand.
         """
         run, gate = driver.run.hex(), driver.gate
         version = self.ledger.data_version if gate is None or gate.version is None else gate.version
-        about = RunFacts(
+        facts = RunFacts(
             run=run,
             name=plan.name,
-            reason=told.reason if told else OWED,
+            reason=finish.reason if finish else OWED,
             every=plan.every,
-            residual=told.residual if told else None,
-            quality=told.quality or None if told else None,
+            residual=finish.residual if finish else None,
+            quality=finish.quality or None if finish else None,
             version=version,
             age=self.age() if version == self.ledger.data_version else None,
         )
         try:
-            said = self.outcome(cast(Keeping, driver.machine).outcome(), about)
+            remark = self.outcome(cast(Keeping, driver.machine).outcome(), facts)
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise Stopped(
@@ -51,8 +51,8 @@ class Outcomes:
                 "is "
                 "owed, the next start writes it"
             ) from None
-        if said:
-            self.log(said)
+        if remark:
+            self.log(remark)
         self.ledger.commit(driver.run, status="done")
 
     def settle(self, stored: StoredRun, remade: Callable[[bytes, RunPlan], Driver]) -> None:

@@ -44,7 +44,7 @@ class Reporter:
         member, ledger = self.member, self.member.ledger
         stored, now = ledger.runs.last(), time.time()
         expiring = member.device.until is not None
-        left = budget_status(ledger, member.budget or self.config.budget, expiring=expiring)
+        budget = budget_status(ledger, member.budget or self.config.budget, expiring=expiring)
         plan, over = _plan(stored), member.over
         return Status(
             node=member.name,
@@ -59,22 +59,22 @@ class Reporter:
             round=over.round if over and stored and over.run == stored.id else None,
             rounds=plan.algorithm.rounds if plan else None,
             refused="mark" if ledger.refusal else member.refusal,
-            epsilon_left=left.left,
-            epsilon_left_life=left.left_life,
-            window_s=left.window_s,
-            runs_out=_runs_out(plan, left, now),
+            epsilon_left=budget.left,
+            epsilon_left_life=budget.left_life,
+            window_s=budget.window_s,
+            runs_out=_runs_out(plan, budget, now),
             certificate_days=member.days(),
         )
 
 
-def _runs_out(plan: RunPlan | None, left: BudgetStatus, now: float) -> str | None:
+def _runs_out(plan: RunPlan | None, budget: BudgetStatus, now: float) -> str | None:
     """When the life's epsilon is spent: by the pace of the window, else if every run costs what this plan may."""
-    if left.runs_out_s is not None:
-        return status.moment(now + left.runs_out_s)
+    if budget.runs_out_s is not None:
+        return status.moment(now + budget.runs_out_s)
     every, terms = (plan.every, plan.terms) if plan else (None, None)
-    if every is None or terms is None or left.left_life is None:
+    if every is None or terms is None or budget.left_life is None:
         return None
-    return status.moment(now + left.left_life / terms.epsilon * every)
+    return status.moment(now + budget.left_life / terms.epsilon * every)
 
 
 def _plan(stored: StoredRun | None) -> RunPlan | None:

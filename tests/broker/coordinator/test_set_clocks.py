@@ -31,13 +31,12 @@ def seconds(moment):
 
 def coordinator(phase, absent=()):
     return SimpleNamespace(
-        ledger=SimpleNamespace(last_run=lambda: None),
+        ledger=SimpleNamespace(runs=SimpleNamespace(last=lambda: None)),
         driver=None,
         plan=SimpleNamespace(algorithm=SimpleNamespace(rounds=3)),
         phase=phase,
         session=1,
-        absent=absent,
-        births={},
+        membership=SimpleNamespace(absent=absent, births={}),
     )
 
 

@@ -55,6 +55,9 @@ def section_of(statistic: type[Statistic]) -> type[StatisticProblem]:
 
 
 SECTIONS: tuple[type[StatisticProblem], ...] = tuple(section_of(statistic) for statistic in STATISTICS.values())
+globals().update(
+    {section.__name__: section for section in SECTIONS}
+)  # pickled by name: a sweep's workers get scenarios
 
 
 def order_of(t: Terms) -> Order:

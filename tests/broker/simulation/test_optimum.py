@@ -209,7 +209,7 @@ def test_the_certificate_bounds_the_distance_from_points_far_off_too(kind, q, se
     best = optimum(losses, Regularizer())
     e = np.random.default_rng(seed).normal(size=best.x.size)
     x = best.x + far * e / np.linalg.norm(e)
-    _, w, rounding = problem.at(x)
+    _, w, rounding = problem.evaluated(x)
     H, error = problem.hessian(x)
     M = room.SELF_CONCORDANCE[kind] * max(float(np.max(loss.row_norms(2))) for loss in losses)
     bound = room._distance(float(np.linalg.norm(w)) + rounding, float(np.linalg.eigvalsh(H)[0]) - error, M)

@@ -254,8 +254,8 @@ def shapes(setup):
     d, T = shape.size, a.rounds
     match a.pattern:
         case "star":
-            own = {f"z_{p}": (T, shape.own[p]) for p in shape.own}
-            shared = {f"{key}_{p}": (T, shape.shared[p].size) for key in a.recorded[1:] for p in shape.own}
+            own = {f"z_{p}": (T, shape.own_sizes[p]) for p in shape.own_sizes}
+            shared = {f"{key}_{p}": (T, shape.shared[p].size) for key in a.recorded[1:] for p in shape.own_sizes}
             return {"w": (T, d)} | own | shared
         case "token":
             own = dict.fromkeys(a.recorded, (T, d))

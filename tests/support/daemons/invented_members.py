@@ -114,4 +114,4 @@ def share(liar: Liar, run: bytes, victim: str, ask: Ask) -> bytes | None:
         lambda: next(iter(liar.replies(run, victim, Refuse) + liar.replies(run, victim, Masked)[before:]), None),
         f"answer of {victim}",
     )
-    return said.words if isinstance(said, Masked) else None
+    return said.share if isinstance(said, Masked) else None

@@ -40,7 +40,7 @@ def assert_no_pad_twice(transcript: list[dict[str, Any]]) -> Transcript:
     under: dict[tuple[str, tuple[int, int]], set[bytes]] = {}
     for m in of.messages:
         if isinstance(m.body, Masked):
-            under.setdefault((m.src, asked[m.src, m.seq]), set()).add(m.body.words)
+            under.setdefault((m.src, asked[m.src, m.seq]), set()).add(m.body.share)
     assert under
     assert all(len(words) == 1 for words in under.values())
     per_device = [(node, next(iter(words))) for (node, _), words in under.items()]

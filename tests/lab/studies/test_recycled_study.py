@@ -50,7 +50,7 @@ def test_every_gate_has_spent_the_total_that_the_table_says(name):
     t = recycled_runs.terms(method.mechanism, 2.0, answers)
     gates = [RowsGate(f"n00{i}", f, t, SeededNoise(0, f"n00{i}"), AllowAll()) for i, f in enumerate(fs)]
     fleet = recycled_runs.fleet(method, keys, gates, recycled_runs.neighbours(5), fs[0].size)
-    assert len(list(recycled_runs.messages(fleet))) == 4
+    assert len(list(run_rounds(fleet, of_messages=True))) == 4
     for gate in gates:
         assert len(gate.spends) == answers
         assert t.cost(answers) == pytest.approx(2.0, rel=1e-9)

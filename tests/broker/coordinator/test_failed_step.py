@@ -19,7 +19,7 @@ def test_a_step_that_fails_is_told_on_the_device_and_costs_the_next_run_nothing(
     solve, calls = ClarabelSolver.solve, []
 
     def failing(self, P, q):
-        if self.about == "zone z2":
+        if self.label == "zone z2":
             calls.append(1)
             if len(calls) == AT:
                 raise StepFailed("zone z2: the solver ended InsufficientProgress, expected Solved")

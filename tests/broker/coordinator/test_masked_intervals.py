@@ -28,7 +28,7 @@ def test_it_begins_at_the_last_x_and_comes_nearer(tmp_path):
     second = made.interval()
     assert np.array_equal(made.begun, ended)
     assert (first["start"], second["start"]) == ("cold", "warm")
-    assert np.array_equal(made.own["n0"], made.w)  # told to all
+    assert np.array_equal(made.iterates["n0"], made.w)  # told to all
     whole = fleet(tmp_path / "whole", {"rounds": 6})
     whole.interval()
     assert np.abs(made.w - whole.w).max() < 1e-3  # six steps in a row, but for the noise

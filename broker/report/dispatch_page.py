@@ -57,14 +57,14 @@ HEADINGS = {
         "load_mw": "Load, MW",
         "served_mw": "Served, MW",
         "unserved_mw": "Unserved, MW",
-        "spilled_mw": "Spilled, MW",
+        "spilled_mw": "Curtailed, MW",
         "generation_mw": "Generation, MW",
         "losses_mw": "Losses, MW",
         "interchange_mw": "Interchange, MW",
         "load_mvar": "Load, MVAr",
         "served_mvar": "Served, MVAr",
         "unserved_mvar": "Unserved, MVAr",
-        "spilled_mvar": "Spilled, MVAr",
+        "spilled_mvar": "Curtailed, MVAr",
     },
     "lines": {
         "branch": "Branch",
@@ -161,7 +161,7 @@ def key_figures(run: Run) -> list[tuple[str, str]]:
     ]
     for label, value, unit in (
         ("Unserved", power.unserved, "MW"),
-        ("Spilled: generated, used by nobody", power.spilled, "MW"),
+        ("Curtailed: generated, used by nobody", power.spilled, "MW"),
         ("Reactive power not balanced", power.mvar, "MVAr"),
     ):
         rows.append((label, f"{dispatch.amount(value) if value >= dispatch.SEEN else '0'} {unit}"))

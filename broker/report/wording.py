@@ -389,10 +389,10 @@ WORDINGS: dict[str, type[Wording]] = {"records": Records, "statistics": Sums, "p
 
 
 def wording_of(run: Run) -> Wording:
-    """The wording of a run's kind of problem; records' if its kind is not known."""
+    """The wording of a run's kind of problem; records' if it has none of its own."""
     if run.least_cost:
         return Dispatched(run)
-    return WORDINGS[run.kind.folder](run) if run.kind is not None else Records(run)
+    return WORDINGS.get(run.kind.folder if run.kind is not None else "", Records)(run)
 
 
 #: The largest |slope| of a loss: a record's gradient is at most as long, times row_bound.

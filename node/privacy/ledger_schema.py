@@ -14,7 +14,8 @@ from hushgrid.node.durable import sync_folder
 from hushgrid.node.privacy.ledger_rows import Counted, steps
 from hushgrid.node.privacy.marks import Price
 
-FORMAT = 4  #: frozen: releases from 0.2.0 on write it
+#: Frozen: releases from 0.2.0 on write it.
+FORMAT = 4
 FORMATS = (2, FORMAT)  #: that are read: 2 is that of release 0.1.0. No release has written another
 #: What a device could be asked about in release 0.1.0, by `problem.kind`.
 MODELS = ("zones", "least-squares", "logistic", "softmax")

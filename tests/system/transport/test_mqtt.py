@@ -136,7 +136,7 @@ def test_the_link_comes_back_after_the_broker_was_killed_and_nothing_stale_comes
 def test_a_topic_that_is_followed_later_is_heard_from_then_on_and_after_a_restart_of_the_broker(any_broker, link):
     a, b = link(any_broker.url, "a", "to/a"), link(any_broker.url, "b")
     a.follow(("to/a", "all/b"))
-    until(lambda _: not a._session.asked, a)
+    until(lambda _: not a._session.unacknowledged, a)
     b.publish("all/b", b"1")
     assert [m.payload for m in until(lambda r: r, a)] == [b"1"]
     any_broker.restart()

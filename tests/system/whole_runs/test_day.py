@@ -119,7 +119,7 @@ class Day(Fleet):
         self.drawn[z] = drawn
         return Member(
             *(config.fleet, data_source.device, ledger, config.budget, config.allow),
-            **{"log": log, "outcome": outcome, "renew": data_source, "drawn": drawn},
+            **{"log": log, "outcome": outcome, "renew": data_source, "journal": drawn},
         )
 
     # --- what happens to them ---

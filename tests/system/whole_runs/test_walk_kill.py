@@ -108,7 +108,7 @@ def assert_custody(result, state, algorithm, rounds, over=FIVE, seed=11):
     for i, (name, own) in enumerate(states.items()):
         asking = (result.trajectory["active"] == i) & ~result.trajectory["recount"]
         cap = prepared.plan.caps[i] if prepared.plan.caps else rounds
-        assert background_run.spends(state / f"{name}.ledger") == [(k, k) for k in range(1, own.asked + 1)]
+        assert background_run.spends(state / f"{name}.ledger") == [(k, k) for k in range(1, own.answers + 1)]
         assert min(int(np.sum(asking)), cap) <= own.answers <= cap  # an undone one is paid, one of a recount is none
     return states
 

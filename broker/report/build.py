@@ -151,8 +151,7 @@ def power_words(run: Run) -> str:
     which = "the gate's noisy loads" if run.noisy_loads else "the loads"
     return (
         f"{words_of['generation']} are generated for a load of {words_of['load']}: {words_of['served']} are served, "
-        f"{words_of['unserved']} are "
-        f"not, {words_of['spilled']} are generated and used by nobody ({which})."
+        f"{words_of['unserved']} are not, {words_of['spilled']} are generated and used by nobody ({which})."
     )
 
 

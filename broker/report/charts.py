@@ -47,8 +47,7 @@ class _Charts:
         if both:
             caption = (
                 "Primal: how far the zones' copies of what they share are from their mean, p.u. Dual: how far their "
-                "prices "
-                "for it are from adding up to nothing, in the algorithm's own scale. Logarithmic."
+                "prices for it are from adding up to nothing, in the algorithm's own scale. Logarithmic."
             )
             levels = {}
             if rule is not None:
@@ -79,8 +78,7 @@ class _Charts:
         dispatch = dispatch_page.dispatch_of(self.run)
         caption = (
             f"What the zones' own steps cost at the {dispatch.loads}, lost load at its price included. While they "
-            "disagree it "
-            "may be less than any dispatch costs. Relaxed."
+            "disagree it may be less than any dispatch costs. Relaxed."
         )
         levels = {"proven bound": dispatch.bound} if dispatch.bound is not None else {}
         cost = {"cost": self.history["objective"]}
@@ -107,8 +105,7 @@ class _Charts:
             series |= {"worst of the nodes' own": each.max(axis=0), "best": each.min(axis=0)}
         caption = (
             f"{test['measure'].capitalize()}, on the {test['rows']:,} rows of {test['file']}, from which no node has "
-            "learned. "
-            "They are public: nothing protects them."
+            "learned. They are public: nothing protects them."
         )
         levels = {"without a model": float(test["trivial"])}
         self.add("Test error", caption, series, ylabel="test error", levels=levels, from_zero=True)
@@ -190,10 +187,9 @@ class _Charts:
             notes = ["The objective is told at the end alone, at the gate's noisy loads."]
         if self.run.walks:
             notes.append(
-                "An activation is one node's step; it ends with the token handed to a neighbour, the one message that "
-                "counts here. Receipts, repeats and what the coordinator is told of the walk carry no iterate and are "
-                "not "
-                "counted."
+                "An activation is one node's step; it ends with the token handed to a neighbour, the one message "
+                "that counts here. Receipts, repeats and what the coordinator is told of the walk carry no iterate "
+                "and are not counted."
             )
         return [*notes, *self.said_once]
 

@@ -108,8 +108,7 @@ CLAIMS: Mapping[str, Claim] = {
         "no: Theorem 3's sum lacks its first term, and the final x has no noise (4.1-4.5)",
         _says(
             "dpp2 4.1-4.5: eta hides nothing from the nodes, the sum of Theorem 3 lacks its first term, the final x "
-            "has no "
-            "noise"
+            "has no noise"
         ),
         _decaying("both messages of a round"),
     ),

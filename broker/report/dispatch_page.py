@@ -306,8 +306,7 @@ def _balance(run: Run) -> str:
         rows.append({"zone": "all", "interchange_mw": math.nan, **sums, "source": ""})
     sentence = (
         "Interchange is what leaves a zone into lines to others, at its own end of them; what is lost on these lines "
-        "is "
-        "counted half to each of their zones."
+        "is counted half to each of their zones."
     )
     return _head("Balance of each zone", _what(run), sentence) + _table(run, "balance", rows, "All zones")
 

@@ -118,10 +118,8 @@ def _meaning(
         apart = f", apart from a probability of δ = {number(delta)}" if delta else ""
         sentences.append(
             f"Suppose {'such an adversary' if sentences else 'someone'} reads each message of this run, all final "
-            "values and the "
-            f"code, and knows all other data, and suppose {hidden}. Then nothing they can see becomes more or less "
-            "likely by "
-            f"more than a factor of {odds}{apart}."
+            f"values and the code, and knows all other data, and suppose {hidden}. Then nothing they can see becomes "
+            f"more or less likely by more than a factor of {odds}{apart}."
         )
         sentences += wording.larger(delta)
     elif how == "not upheld" and epsilon is None:

@@ -105,8 +105,7 @@ def test(r: Mapping[str, Any]) -> str:
     between = "" if not errors else f", {figure(min(errors))} to {figure(max(errors))} of the nodes' own"
     return (
         f"{figure(r['test_error'])} of the common model{between} ({rows['measure']}; {figure(rows['trivial'])} "
-        "without a model); "
-        f"the {rows['rows']:,} rows of {rows['file']} are public: nothing protects them"
+        f"without a model); the {rows['rows']:,} rows of {rows['file']} are public: nothing protects them"
     )
 
 

@@ -152,21 +152,18 @@ class Records(Wording):
             what = "Each answer is a gradient of a node's data with fresh noise"
         elif algorithm.by_output(mechanism):
             what = (
-                "Each answer is a private minimiser: the point where a node's own function plus a public quadratic is "
-                "least, "
-                "with fresh noise (output perturbation)"
+                "Each answer is a private minimiser: the point where a node's own function plus a public quadratic "
+                "is least, with fresh noise (output perturbation)"
             )
         else:
             what = (
                 "Each answer is a private minimiser: the point where a node's own function plus a public quadratic "
-                "and a fresh "
-                "random linear term is least (objective perturbation), with a little more noise for what the solver "
-                "leaves open"
+                "and a fresh random linear term is least (objective perturbation), with a little more noise for what "
+                "the solver leaves open"
             )
         sentence = (
             f"{what}, added before anything else sees it; all that travels and all that nodes arrive at is computed "
-            "from such "
-            f"answers. The total counts them, {count}."
+            f"from such answers. The total counts them, {count}."
         )
         sentence = f"{sentence} {claim_of(algorithm).note(algorithm)}".rstrip()
         if algorithm.asks(self.run.mode) == "gradient" and self.clip is not None:
@@ -182,8 +179,7 @@ class Records(Wording):
             "What the change is",
             "the promise is about gradients. Replacing a record is such a change only where the loss and the bounds "
             "say so (logistic: where scale times twice the row bound over the number of records is no more; least "
-            "squares: "
-            "never).",
+            "squares: never).",
         )
         return (
             (
@@ -220,8 +216,7 @@ class Sums(Records):
         norm = _norm(str(self.run.privacy.get("mechanism")))
         return (
             f"{sentence} Records whose columns are longer than {self.clip:g} ({norm}) were shortened to it before: "
-            "the noise "
-            "that is shown is not all of the error, and how much that took is not told.",
+            "the noise that is shown is not all of the error, and how much that took is not told.",
         )
 
     @property
@@ -254,15 +249,13 @@ class Zones(Wording):
                 share, digest = 100 * (change.relative or 0.0), change.capacities[:12]
                 return (
                     f"one active or reactive load moves by at most {share:.4g} % of its contracted capacity (the "
-                    "public "
-                    f"capacities of digest {digest}); an entry without capacity counts as no load"
+                    f"public capacities of digest {digest}); an entry without capacity counts as no load"
                 )
             p, q = change.pair, change.reactive
             power = f" ({p * base_mva:.4g} MW and {q * base_mva:.4g} MVAr)" if base_mva else ""
             return (
                 f"one customer moves the active load of one bus by at most {p:.4g} p.u. and its reactive load by at "
-                "most "
-                f"{q:.4g} p.u.{power}"
+                f"most {q:.4g} p.u.{power}"
             )
         power = f" ({number(beta * base_mva)} MW or {number(beta * base_mva)} MVAr)" if base_mva else ""
         return f"one active or reactive load moves by at most {number(beta)} p.u.{power}"
@@ -281,8 +274,7 @@ class Zones(Wording):
             return (f"Each answer is a gradient with fresh noise; the total counts the answers, {count}.",)
         return (
             "Each answer drew a fresh noisy copy of the loads and was computed from the mean of all copies so far. "
-            "Whoever "
-            f"listens can average them too: the total counts the answers, {count}.",
+            f"Whoever listens can average them too: the total counts the answers, {count}.",
         )
 
     def limits(self, more: str) -> tuple[Limit, ...]:
@@ -330,8 +322,7 @@ class Dispatched(Zones):
             "": "Each load was perturbed once: each zone's gate gave one answer, p and q of every bus, load or no "
             "load,",
             "case": "Each load that is other than zero in the public case file was perturbed once: each zone's gate "
-            "gave one "
-            "answer, these p and q",
+            "gave one answer, these p and q",
             "listed": "Each load that the scenario lists was perturbed once: each zone's gate gave one answer, these "
             "p and q",
         }[loads]
@@ -351,18 +342,15 @@ class Dispatched(Zones):
         limits = [
             (
                 "What the coordinator knows",
-                "during the rounds what each zone would have flow over the lines it shares, its cost and the sums of "
-                f"its {loads} "
-                f"served and not served; at the end each zone's {loads} one by one, its whole part of the answer, and "
-                "its "
-                f"prices{ac}.",
+                "during the rounds what each zone would have flow over the lines it shares, its cost and the sums "
+                f"of its {loads} served and not served; at the end each zone's {loads} one by one, its whole part of "
+                f"the answer, and its prices{ac}.",
             ),
             (
                 "What a zone knows of another",
                 "in each round a point computed from what both hold of the lines they share; at the end how far the "
-                "zones were "
-                "apart and what came of the AC step, with its own part of it. The tables of this report are the "
-                "coordinator's.",
+                "zones were apart and what came of the AC step, with its own part of it. The tables of this report "
+                "are the coordinator's.",
             ),
         ]
         if self.mask:
@@ -407,12 +395,10 @@ def clipping(problem: Mapping[str, Any], clip: float, mechanism: str) -> str:
     if kind == "softmax":
         return (
             "Clipped softmax gradients are the gradients of no function: where clipping shortens any, what the nodes "
-            "tend "
-            "to, noise apart, is set by where the clipped gradients balance, not by the optimum of any loss."
+            "tend to, noise apart, is set by where the clipped gradients balance, not by the optimum of any loss."
         )
     return (
         "Clipped gradients of this loss are those of a Huberised loss, which is convex too: where clipping shortens "
-        "any, "
-        "it is that loss the nodes work on. An error against the optimum, where one is shown, is against the loss "
-        "itself."
+        "any, it is that loss the nodes work on. An error against the optimum, where one is shown, is against the "
+        "loss itself."
     )

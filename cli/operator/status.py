@@ -23,8 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         help="the file of the identity watch; or a coordinator's or device's file, with watch.crt beside its "
-        "certificate "
-        f"[{USUAL[0]}, else {USUAL[1]}]",
+        f"certificate [{USUAL[0]}, else {USUAL[1]}]",
     )
     add("--broker", metavar="URL", help="instead of a file: mqtt://host:port; with --fleet")
     add("--fleet", metavar="FLEET", help="instead of a file: the fleet's name; with --broker")

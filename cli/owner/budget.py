@@ -266,7 +266,6 @@ def _text(config: DeviceConfig, unit: Unit, rows: list[Row], best: list[Row], dr
         times = ceil(YEAR / budget.span)
         yield (
             f"each window of {in_words(budget.span)} begins anew: someone present for a year has told {times} times "
-            f"the "
-            f"epsilon (pure); the window is closed, so an answer that comes early is refused until the first has left "
-            f"it"
+            "the epsilon (pure); the window is closed, so an answer that comes early is refused until the first has "
+            "left it"
         )

@@ -51,11 +51,9 @@ def _masked(allowed: AllowMasked) -> str:
     whose = f"{len(allowed.peers)} certificates" if allowed.peers else f"whom {allowed.ca} has certified"
     corrupt = allowed.corrupt if isinstance(allowed.corrupt, int) else f"{allowed.corrupt:g} of the contributors"
     return (
-        f"masked sums: with {whose}; at least {corrupt} reckoned corrupt, "
-        f"and each share counted as one of {allowed.honest} honest "
-        f"ones, this device's among them, whatever the plan says; if all others were corrupt, "
-        f"all its shares over the life of the "
-        f"ledger would be worth epsilon {allowed.alone:g} at most"
+        f"masked sums: with {whose}; at least {corrupt} reckoned corrupt, and each share counted as one of "
+        f"{allowed.honest} honest ones, this device's among them, whatever the plan says; if all others were corrupt, "
+        f"all its shares over the life of the ledger would be worth epsilon {allowed.alone:g} at most"
     )
 
 
@@ -75,9 +73,8 @@ def _not_promised(budget: Budget, retention: Length | None) -> str:
     year = f"epsilon {budget.epsilon:g} x {many} = {budget.epsilon * many:g}" if many > 1 else "within one window"
     at_most = f", and {budget.lifetime:g} at most" if budget.lifetime is not None else ""
     return (
-        f"a window hides an event of at most {in_words(hidden)}; each window of {in_words(span)} begins anew, "
-        f"so a habit "
-        f"that is seen through many windows is not hidden: someone present for a year: {year} (pure){at_most}"
+        f"a window hides an event of at most {in_words(hidden)}; each window of {in_words(span)} begins anew, so a "
+        f"habit that is seen through many windows is not hidden: someone present for a year: {year} (pure){at_most}"
     )
 
 

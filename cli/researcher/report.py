@@ -12,8 +12,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN_DIR",
         type=Path,
         help="the directory of a run; or the file of a zone controller, on its device: what its set-points do at "
-        "its true "
-        "loads, shown here and sent to nobody",
+        "its true loads, shown here and sent to nobody",
     )
 
 

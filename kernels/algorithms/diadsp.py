@@ -33,8 +33,7 @@ class Params(Rounds, tag_field="name", tag="diadsp", frozen=True, kw_only=True):
     title: ClassVar[str] = "DiaDSP, reconstructed"
     paper: ClassVar[str] = (
         "T. Ding, S. Zhu, J. He, C. Chen, X. Guan, Differentially private distributed optimization via state and "
-        "direction "
-        "perturbation in multiagent systems (2022)"
+        "direction perturbation in multiagent systems (2022)"
     )
     published: ClassVar[Published | None] = Published("scales")
     constrained: ClassVar[Constrained] = "no"

@@ -54,8 +54,7 @@ class Params(Star, tag_field="name", tag="fedavg", frozen=True, kw_only=True):
     title: ClassVar[str] = "federated averaging"
     paper: ClassVar[str] = (
         "H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas, Communication-efficient learning of deep "
-        "networks "
-        "from decentralized data, Algorithm 1"
+        "networks from decentralized data, Algorithm 1"
     )
     constrained: ClassVar[Constrained] = "all"
     box_only_with: ClassVar[tuple[str, int] | None] = ("local_updates", 1)

@@ -20,8 +20,7 @@ class Params(fedavg.Params, tag_field="name", tag="fedprox", frozen=True, kw_onl
     title: ClassVar[str] = "federated averaging with a proximal term"
     paper: ClassVar[str] = (
         "T. Li, A. K. Sahu, M. Zaheer, M. Sanjabi, A. Talwalkar, V. Smith, Federated optimization in heterogeneous "
-        "networks, "
-        "Algorithm 2"
+        "networks, Algorithm 2"
     )
 
     mu: Penalty = 1.0  #: of mu/2 |x - w^t|^2 in the local problem

@@ -47,8 +47,7 @@ class Params(Walk, tag_field="name", tag="iadmm", frozen=True, kw_only=True):
     title: ClassVar[str] = "incremental ADMM"
     paper: ClassVar[str] = (
         "Y. Ye, H. Chen, M. Xiao, M. Skoglund, H. V. Poor, Privacy-preserving incremental ADMM for decentralized "
-        "consensus "
-        "optimization, Algorithms 1-4"
+        "consensus optimization, Algorithms 1-4"
     )
     published: ClassVar[Published | None] = Published("scales")
     constrained: ClassVar[Constrained] = "no"

@@ -62,8 +62,7 @@ def same_weights(pulls: Mapping[str, float], lam: Sequence[Vector]) -> None:
         if abs(pull - expected) > SAME * expected:
             raise Failed(
                 f"{p}: found multipliers of norm {pull:.12g}, expected {expected:.12g}: it has other weights, with "
-                "which the "
-                "zones would agree on a point that is not the optimum"
+                "which the zones would agree on a point that is not the optimum"
             )
 
 

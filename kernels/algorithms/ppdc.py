@@ -34,8 +34,7 @@ class Params(Rounds, tag_field="name", tag="ppdc", frozen=True, kw_only=True):
     title: ClassVar[str] = "PPDC, reconstructed"
     paper: ClassVar[str] = (
         "A. Xie, X. Yi, X. Wang, M. Cao, X. Ren, Differentially private and communication-efficient distributed "
-        "nonconvex "
-        "optimization algorithms (2025)"
+        "nonconvex optimization algorithms (2025)"
     )
     published: ClassVar[Published | None] = Published("scales")
     constrained: ClassVar[Constrained] = "no"

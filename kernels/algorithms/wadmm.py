@@ -20,8 +20,7 @@ class Params(iadmm.Params, tag_field="name", tag="wadmm", frozen=True, kw_only=T
     title: ClassVar[str] = "walkman ADMM"
     paper: ClassVar[str] = (
         "W. Yin, X. Mao, K. Yuan, Y. Gu, A. H. Sayed, A communication-efficient random-walk algorithm for "
-        "decentralized "
-        "optimization"
+        "decentralized optimization"
     )
 
     walk: Way = "random"  #: at random (metropolis: evenly), around a cycle, or the active node of each activation

@@ -86,8 +86,7 @@ def objective(loss: Public, epsilon: float, linear: Vector, quadratic: float, re
     if not remaining > 0:
         raise InputError(
             f"private minimiser: found epsilon {epsilon:.3g} an answer, expected more than {'k ' * (records > 1)}ln(1 "
-            f"+ C c1/(B mu)) = {curvature:.3g}: "
-            "fewer answers, or a larger eta"
+            f"+ C c1/(B mu)) = {curvature:.3g}: fewer answers, or a larger eta"
         )
     alpha = remaining / (change * SLACK)
     M, N = _largest(d + 1), _largest(d)

@@ -180,10 +180,9 @@ class Incremental(Attack):
         notes = ["The token's differences tell x_i - y_i/rho, and with it the recursion of x_i: y_i is a gradient."]
         if drawn:
             notes.append(
-                "What the nodes have drawn at random is not known at first, and forgotten: an error in x_i shrinks by "
-                "1/(1 + gamma) at each visit. The estimator (23) of the paper runs backwards, where it doubles: that "
-                "what "
-                "it finds diverges is the estimator's doing."
+                "What the nodes have drawn at random is not known at first, and forgotten: an error in x_i shrinks "
+                "by 1/(1 + gamma) at each visit. The estimator (23) of the paper runs backwards, where it doubles: "
+                "that what it finds diverges is the estimator's doing."
             )
         if p.noise_sd:
             notes.append(f"Gaussian noise of {p.noise_sd:g} on x_i stands, times rho, on each gradient.")

@@ -55,9 +55,8 @@ def verdict(summary: Mapping[str, Any]) -> list[str]:
         if any(r["count"] for r in rows.values()):
             sentences.append(
                 "Where no answer shows a row by itself, the guess is made from the mean of a node's answers, which "
-                "has less "
-                "noise. That it is no find does not say that it is no better than chance: how much better, epsilon "
-                "bounds."
+                "has less noise. That it is no find does not say that it is no better than chance: how much better, "
+                "epsilon bounds."
             )
         sentences += _answers(summary["answers"])
     elif summary["sums"]:
@@ -132,8 +131,7 @@ def _loads(summary: Mapping[str, Any]) -> list[str]:
         copy = all(zone["what"] == "noisy answer" for zone in consistent)
         sentences.append(
             f"{count:,} {'entries of the noisy copies' if copy else 'loads'} of {len(consistent)} of {len(loads)} "
-            "zones are "
-            f"recovered from {summary['messages']:,} messages: they explain what was heard to {worst:.1g}."
+            f"zones are recovered from {summary['messages']:,} messages: they explain what was heard to {worst:.1g}."
         )
         if copy:
             sentences.append("The attack ends with the gates' noisy answers: of the loads themselves it recovers none.")
@@ -146,8 +144,7 @@ def _loads(summary: Mapping[str, Any]) -> list[str]:
         least = min(zone["residual"] for zone in loads.values() if zone["residual"] > CONSISTENT)
         sentences.append(
             f"Of {len(loads) - len(consistent) - len(vague)} zones no load is recovered: the best guess leaves "
-            f"{least:.1g} of "
-            "what was heard, where 1e-6 would be a find."
+            f"{least:.1g} of what was heard, where 1e-6 would be a find."
         )
     return sentences
 

@@ -99,8 +99,7 @@ class Recycled(Attack):
             public = off <= ROUNDING * max(far, 1.0)
             recovered.notes.append(
                 f"Even messages are {'functions of public values' if public else 'NOT functions of public values'}: "
-                "they "
-                f"are at most {off:.1g} away from what these give"
+                f"they are at most {off:.1g} away from what these give"
                 + ("." if public else ", so a gradient that was stored travels in them, and identifies the data set.")
             )
         return recovered

@@ -186,8 +186,7 @@ def with_canaries(
     if scenario.algorithm.asks(p.mode) != "gradient" or scenario.algorithm.variant != "guarded":
         raise InputError(
             f"{file}: algorithm: found {scenario.algorithm.variant} {scenario.algorithm.name}, expected a guarded "
-            "algorithm that "
-            "asks for gradients (--one-run)"
+            "algorithm that asks for gradients (--one-run)"
         )
     if p.masked:
         raise InputError(f"{file}: privacy.masked: found a section, expected none (--one-run reads single answers)")

@@ -133,10 +133,9 @@ def of_spends(path: Path, spends: int) -> None:
         one.join(run, b"plan")
         one.commit(run, spends=[_spend(1)])
         one.tables.db.execute(
-            "WITH RECURSIVE n(k) AS (SELECT 2 UNION ALL SELECT k + 1 FROM n WHERE k < ?) INSERT INTO spend "
-            "SELECT k, spend.run, k, kind, value, sensitivity, scale, grid, adjacency, sampler, mu2, at, k * 1.0, "
-            "version, honest "
-            "FROM n, spend WHERE spend.no = 1",
+            "WITH RECURSIVE n(k) AS (SELECT 2 UNION ALL SELECT k + 1 FROM n WHERE k < ?) INSERT INTO spend SELECT "
+            "k, spend.run, k, kind, value, sensitivity, scale, grid, adjacency, sampler, mu2, at, k * 1.0, version, "
+            "honest FROM n, spend WHERE spend.no = 1",
             (spends,),
         )
         one.tables.db.execute("UPDATE run SET spends = ?, status = 'done'", (spends,))

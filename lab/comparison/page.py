@@ -141,14 +141,12 @@ def _about(points: _Points) -> str:
 def _banner(points: _Points) -> str:
     phrases = [
         "Every run has a seed. So runs of one seed share their noise, errors may be computed from raw data, and none "
-        "of "
-        "these runs is private. An ε here is the total that a node of the same run claims without the seed."
+        "of these runs is private. An ε here is the total that a node of the same run claims without the seed."
     ]
     if {"pure", "approximate"} <= {*points.kinds}:
         phrases.append(
             "Two kinds of ε are on this page: pure (δ = 0) and approximate (with the δ in its row). They are not the "
-            "same "
-            "promise, and a smaller error at the same number is no proof of a better method."
+            "same promise, and a smaller error at the same number is no proof of a better method."
         )
     if "not upheld" in points.kinds:
         phrases.append("An ε that is not upheld is a paper's own claim; the run may reveal more.")
@@ -237,8 +235,7 @@ def _pairs(points: _Points, name: str) -> list[str]:
         return []
     caption = (
         f"By {quality}: runs of one seed share their noise up to its scale, so a difference seed by seed is surer "
-        "than that "
-        "of two medians. The best is chosen by the seeds it is shown on: part of its lead is luck."
+        "than that of two medians. The best is chosen by the seeds it is shown on: part of its lead is luck."
     )
     head = ["at the same promise", "point", quality, "more than the best", "seeds in which it is more"]
     return [section("Under the same noise", table(head, rows, caption))]

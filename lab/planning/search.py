@@ -365,6 +365,5 @@ def description_of(search: Search) -> str:
     masked = f", masked (at most {p.masked.corrupt} corrupt)" if p.masked else ""
     return (
         f"{s.name}: epsilon {p.epsilon:g}{delta} of each node, {p.adjacency}{masked}; {s.algorithm.name} on {n} nodes "
-        f"of {sizes} rows "
-        f"of {search.shape.features} features"
+        f"of {sizes} rows of {search.shape.features} features"
     )

@@ -45,9 +45,8 @@ class Continuous(Section, frozen=True, kw_only=True):
         if quorum is not None and wait_s >= shortest:
             less = "" if shortest == self.every_s else f" less run.jitter, {self.jitter}"
             raise InputError(
-                f"{path}: wait_s: found {wait_s:g}, expected less than run.every, {self.every}{less}: "
-                f"the next run would be "
-                "due before one of a quorum begins"
+                f"{path}: wait_s: found {wait_s:g}, expected less than run.every, {self.every}{less}: the next run "
+                "would be due before one of a quorum begins"
             )
 
 

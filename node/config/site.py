@@ -90,9 +90,8 @@ def ready_words(source: Source | None, sink: Sink | None, path: Path) -> list[st
         if source.mqtt:
             tls_context(parse_url(source.mqtt.broker), source.mqtt.tls)
         lines.append(
-            f"source: {source.description}, read within {source.deadline:g} s before each run; what is late, "
-            f"missing or none "
-            "leaves the last good value, and the run costs the same"
+            f"source: {source.description}, read within {source.deadline:g} s before each run; what is late, missing "
+            "or none leaves the last good value, and the run costs the same"
         )
     if sink is not None:
         lines += _sink_words(sink, path)

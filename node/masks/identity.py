@@ -181,9 +181,8 @@ def trust_of(masked: AllowMasked, tls: Tls, clock: Clock = now) -> Trust:
             raise InputError(f"allow.masked.ca: {masked.ca}: found a certificate that may sign none, expected a CA's")
         if _public(authority) in fleet:
             raise InputError(
-                f"allow.masked.ca: {masked.ca}: found the key of the fleet's own authority (tls.ca), "
-                f"expected another one: "
-                "whoever holds that key can certify members that do not exist"
+                f"allow.masked.ca: {masked.ca}: found the key of the fleet's own authority (tls.ca), expected another "
+                "one: whoever holds that key can certify members that do not exist"
             )
     return Trust((), authorities, clock, masked.revoked or (), _lists(masked.crl, authorities) if masked.crl else ())
 

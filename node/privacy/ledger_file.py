@@ -87,8 +87,7 @@ class LedgerFile:
         if form not in FORMATS:
             raise InputError(
                 f"{self.path}: found format {form}, expected {' or '.join(map(str, FORMATS))}: a ledger is not taken "
-                "back to an "
-                "earlier version of the program"
+                "back to an earlier version of the program"
             )
         if owner != (node or owner):
             raise InputError(f"{self.path}: found the ledger of {owner!r}, expected {node or owner!r}")

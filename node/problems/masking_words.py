@@ -37,8 +37,7 @@ def where(result: Mapping[str, Any]) -> str:
         return "per node over this whole run"
     return (
         f"per node over this whole run, against the broker, the coordinator and any {m['corrupt']} of the nodes "
-        "together: only sums "
-        "are seen"
+        "together: only sums are seen"
     )
 
 
@@ -52,13 +51,11 @@ def claim(result: Mapping[str, Any], epsilon: str, number: Callable[..., str]) -
     t, h, alone = m["corrupt"], m["honest"], m["alone"]
     others = f"any {t} of the {nodes} devices" if t else "none of the devices"
     return (
-        f"Against the broker, the coordinator and {others} together, and anyone who {OPEN}: "
-        f"(ε = {epsilon}, δ = {number(alone['delta'])})-differential privacy for one record, computationally, "
-        f"provided at least {h} of a "
-        "round's contributors run this program and their certificates are theirs. "
-        f"Against all others together: (ε = {number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}). A device "
-        "whose owner believes "
-        "in fewer honest ones counts more, and its own ledger says how much.",
+        f"Against the broker, the coordinator and {others} together, and anyone who {OPEN}: (ε = {epsilon}, δ = "
+        f"{number(alone['delta'])})-differential privacy for one record, computationally, provided at least {h} of a "
+        "round's contributors run this program and their certificates are theirs. Against all others together: (ε = "
+        f"{number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}). A device whose owner believes in fewer "
+        "honest ones counts more, and its own ledger says how much.",
         "Masking is not integrity: a device can spoil a sum, and nobody sees which one did.",
     )
 
@@ -70,6 +67,5 @@ def broken_into(result: Mapping[str, Any], number: Callable[..., str]) -> str:
         return sentence + "The other nodes' protection stands."
     return (
         f"{sentence}The claim allows for {number(m['corrupt']) if m['corrupt'] else 'none'} of these; beyond that the "
-        "others are "
-        f"protected less, at the worst with ε = {number(m['alone']['epsilon'], 4)}."
+        f"others are protected less, at the worst with ε = {number(m['alone']['epsilon'], 4)}."
     )

@@ -203,6 +203,5 @@ def check_steps(plan: RunPlan) -> None:
     if plan.algorithm.variant == "guarded" and ratio is not None and ratio > most and not plan.problem.held:
         raise InputError(
             f"plan: algorithm: found a step of {ratio:.4g} times its bound of stability, expected at most {most:g} "
-            "times "
-            f"({plan.algorithm.name}, guarded, without a box)"
+            f"times ({plan.algorithm.name}, guarded, without a box)"
         )

@@ -48,8 +48,7 @@ class Outcomes:
             where = f"{error.filename}: " if error.filename else ""
             raise Stopped(
                 f"{driver.node}: {where}{error.strerror or error}, expected to write the outcome of run {run[:8]}: it "
-                "is "
-                "owed, the next start writes it"
+                "is owed, the next start writes it"
             ) from None
         if remark:
             self.log(remark)

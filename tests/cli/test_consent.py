@@ -73,10 +73,9 @@ def test_an_owner_of_contracts_reads_the_share_in_mw_and_how_many_entries_have_n
     hidden = checked(zone, {"budget.adjacency": {"bounded-change": change}}).split("\n  ")[1]
     digest = read_capacities(zone.parent / "capacity.csv").digest
     assert hidden == (
-        "hidden: any one load, p or q of one bus, changed by at most 5 % of its contracted capacity, "
-        "here 0.25 to 5 MW or "
-        f"MVAr (capacities of digest {digest[:12]}); 3 of 10 have none and count as no load; "
-        f"k such changes count k times"
+        "hidden: any one load, p or q of one bus, changed by at most 5 % of its contracted capacity, here 0.25 to 5 "
+        f"MW or MVAr (capacities of digest {digest[:12]}); 3 of 10 have none and count as no load; k such changes "
+        "count k times"
     )
 
 

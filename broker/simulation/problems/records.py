@@ -50,8 +50,7 @@ class RowNodes(GraphSetup):
         if loaded is None:
             raise InputError(
                 f"{file}: problem.data.devices: found rows that are on devices, expected files, libsvm, csv or "
-                "synthetic "
-                "(simulated nodes need rows)"
+                "synthetic (simulated nodes need rows)"
             )
         self.shards, self.features, self.notes = loaded
         super().__init__(scenario, file, plan)

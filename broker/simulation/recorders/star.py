@@ -101,8 +101,7 @@ def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     if len(vectors) > len(sizes):
         raise InputError(
             f"algorithm {plan.algorithm.name}: own: found {len(vectors)} vectors ({', '.join(vectors)}), expected 1 "
-            "or 2 declared: "
-            "the iterate, and one of what is shared"
+            "or 2 declared: the iterate, and one of what is shared"
         )
     return dict(zip(vectors, sizes, strict=False))
 

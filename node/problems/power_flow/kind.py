@@ -66,8 +66,7 @@ class PowerFlow(Kind):
         if problem.margins and change is not None and change.relative is not None:
             raise InputError(
                 f"{file}: problem.margins: found true, expected false (bounded-change: relative; the coordinator "
-                "knows the "
-                "digest of the capacities alone)"
+                "knows the digest of the capacities alone)"
             )
 
     def located(
@@ -141,9 +140,8 @@ class PowerFlow(Kind):
             p, q = change.pair, change.reactive
             return [
                 f"hidden: any one customer, p of one bus changed by at most {p * base:g} MW and q of the same bus by "
-                "at "
-                f"most {q * base:.4g} MVAr ({p:g} and {q:.4g} p.u. {on}, power factor {change.power_factor:g}); k such "
-                "customers count k times"
+                f"at most {q * base:.4g} MVAr ({p:g} and {q:.4g} p.u. {on}, power factor {change.power_factor:g}); k "
+                "such customers count k times"
             ]
         assert change.relative is not None
         betas = change.relative * base * device.contracts.capacity
@@ -151,10 +149,8 @@ class PowerFlow(Kind):
         span = f"here {some.min():.4g} to {some.max():.4g} MW or MVAr" if some.size else "here none"
         return [
             f"hidden: any one load, p or q of one bus, changed by at most {100 * change.relative:g} % of its "
-            "contracted "
-            f"capacity, {span} (capacities of digest {change.capacities[:12]}); {betas.size - some.size} of "
-            f"{betas.size} "
-            "have none and count as no load; k such changes count k times"
+            f"contracted capacity, {span} (capacities of digest {change.capacities[:12]}); {betas.size - some.size} "
+            f"of {betas.size} have none and count as no load; k such changes count k times"
         ]
 
     def on_devices(self, problem: Any) -> str | None:
@@ -179,8 +175,7 @@ class PowerFlow(Kind):
             return None
         return (
             f"problem.voll: found {voll:g} $/MWh, below the highest cost of generation, {highest:g} $/MWh: load is "
-            "left "
-            "unserved while generators could serve it"
+            "left unserved while generators could serve it"
         )
 
     def among(self, plan: ZonesPlan, present: Sequence[str]) -> ZonesPlan:
@@ -201,8 +196,7 @@ def _needless_totals(plan: Plan) -> str | None:
         return None
     return (
         f"privacy.release: found totals, and no zone has more than {FEW} active loads: their sums gain nothing over "
-        "plain, "
-        "and each load is noisier"
+        "plain, and each load is noisier"
     )
 
 

@@ -25,9 +25,8 @@ def own_check(zone: Zone, file: Path) -> list[str]:
         return [f"at its true loads no AC power flow was found: a mismatch of {done.mismatch:.3g} p.u. is left"]
     worst = done.violations
     lines = [
-        f"imbalance its own generators must cover: {done.imbalance * base:+.3f} MW "
-        f"(headroom {done.headroom * base:.3f} "
-        f"MW{'' if done.uncovered == 0 else f', {done.uncovered * base:.3f} MW short'})",
+        f"imbalance its own generators must cover: {done.imbalance * base:+.3f} MW (headroom "
+        f"{done.headroom * base:.3f} MW{'' if done.uncovered == 0 else f', {done.uncovered * base:.3f} MW short'})",
         f"voltages: {done.point.v.min():.3f} to {done.point.v.max():.3f} p.u., beyond a limit by {worst['v']:.3f} p.u.",
         f"lines inside the zone: beyond a rating by {worst['rating'] * base:.3f} MVA",
         f"generators: beyond a limit by {worst['p'] * base:.3f} MW and {worst['q'] * base:.3f} MVAr",

@@ -48,8 +48,7 @@ def record_words(owner: DeviceFile, rows: Any, adjacency: Adjacency) -> str:
     assert problem is not None
     text = (
         f"hidden: any change of the {m} records that moves the gradient by at most {beta:g} everywhere, in the L1 "
-        "norm under "
-        f"Laplace noise, L2 under Gaussian ({problem}); one record replaced "
+        f"norm under Laplace noise, L2 under Gaussian ({problem}); one record replaced "
     )
     if problem.kind == "least-squares":
         return text + "may move it by more than any bound, and is then not hidden"

@@ -352,8 +352,7 @@ def test_a_report_says_each_unit_in_words():
     )
     assert Zones.change({"pair": 0.01, "power_factor": 0.8}, base_mva=100.0) == (
         "one customer moves the active load of one bus by at most 0.01 p.u. and its reactive load by at most 0.0075 "
-        "p.u. "
-        "(1 MW and 0.75 MVAr)"
+        "p.u. (1 MW and 0.75 MVAr)"
     )
     share = {"relative": 0.05, "of": "ab" * 32}
     assert Zones.change(share, base_mva=None) == (

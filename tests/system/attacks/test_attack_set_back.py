@@ -96,8 +96,7 @@ def test_a_device_that_is_set_back_within_a_run_gives_no_difference_away(tmp_pat
     off = float(np.max(np.abs(difference - truth))) / lattice.scale
     show(
         f"the difference of two gradients is found to {off:.3g} standard deviations of one share; two answers by "
-        "themselves are "
-        f"worth epsilon {t.alone(2):.3g}, in sums {t.cost(2):.3g}"
+        f"themselves are worth epsilon {t.alone(2):.3g}, in sums {t.cost(2):.3g}"
     )
     assert off > 1e6  # by chance within it: once in 10^12
     assert t.alone(2) > 2 * t.cost(2)

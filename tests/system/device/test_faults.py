@@ -287,9 +287,8 @@ def test_a_clock_of_1970_is_waited_out(machine):
     machine.run(
         f"mkdir -p /run/systemd/system/{NODES[2]}.service.d; printf '[Service]\\nEnvironment=LD_PRELOAD={library} "
         "FAKETIME_TIMESTAMP_FILE=/etc/hushgrid/clock FAKETIME_NO_CACHE=1 DONT_FAKE_MONOTONIC=1 "
-        "FAKETIME_DONT_FAKE_MONOTONIC=1\\n' "
-        f"> /run/systemd/system/{NODES[2]}.service.d/clock.conf; echo '@1970-01-01 00:01:00' > /etc/hushgrid/clock; "
-        "chmod 644 /etc/hushgrid/clock; systemctl daemon-reload"
+        f"FAKETIME_DONT_FAKE_MONOTONIC=1\\n' > /run/systemd/system/{NODES[2]}.service.d/clock.conf; echo '@1970-01-01 "
+        "00:01:00' > /etc/hushgrid/clock; chmod 644 /etc/hushgrid/clock; systemctl daemon-reload"
     )
     cursor = machine.cursor()
     machine.run(f"systemctl restart {NODES[2]} || true; sleep 6")

@@ -54,13 +54,22 @@ def changed(house: Path, directory: Path, files: Mapping[str, str], *, told: boo
     return directory
 
 
-def of_a_later_format(house: Path, directory: Path, files: Mapping[str, str] = MappingProxyType({})) -> Path:
-    """A copy whose hushgrid gives its ledgers the next format, which differs in its number alone."""
+NONE: Mapping[str, str] = MappingProxyType({})
+LATER = f"""
+FORMAT = {FORMAT + 1}
+FORMATS = ({FORMAT}, FORMAT)
+
+
+def migrate(db):
+    db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT,))
+"""
+
+
+def of_a_later_format(house: Path, directory: Path, files: Mapping[str, str] = NONE, schema: str = "") -> Path:
+    """A copy whose hushgrid gives its ledgers the next format, which differs in its number alone, and in `schema`."""
     name = "hushgrid/node/privacy/ledger_schema.py"
     text = (ROOT / name.removeprefix("hushgrid/")).read_text(encoding="utf-8")
-    later = text.replace(f"FORMAT = {FORMAT}\n", f"FORMAT = {FORMAT + 1}\n")
-    assert later != text
-    return changed(house, directory, {name: later, **files})
+    return changed(house, directory, {name: text + LATER + schema, **files})
 
 
 def _link(source: str, target: str) -> None:

@@ -163,7 +163,7 @@ def spender(image, house, later):
     state.mkdir()
 
     def spends(answers):
-        command = [image.opt / "current/bin/python", "-c", OPENS, state / "n1.ledger", mark, str(answers)]
+        command = [image.opt / "current/bin/python", "-I", "-c", OPENS, state / "n1.ledger", mark, str(answers)]
         subprocess.run(command, check=True)
 
     spends(2)
@@ -201,7 +201,7 @@ def test_spends_of_the_newer_format_are_given_up_only_as_their_owner_says_and_th
     *_, why, end = done.stderr.splitlines()
     assert why == (
         f"install.sh: {before.removeprefix('releases/')} cannot read {state / 'n1.ledger'}: found format {FORMAT + 1}, "
-        f"expected {FORMAT} or older; 3 spends since would be forgotten. To count them as spent: install.sh back accept"
+        f"expected 2 or {FORMAT}; 3 spends since would be forgotten. To count them as spent: install.sh back accept"
     )
     assert end == f"install.sh: {release.removeprefix('releases/')} goes on"
     assert (image.current, (state / "n1.ledger").read_bytes()) == (release, newer)
@@ -228,10 +228,8 @@ def test_without_a_mark_that_says_what_was_spent_the_ledger_stays(image, house, 
 def test_a_release_that_cannot_bring_a_ledger_to_its_format_is_not_taken(image, house, tmp_path, spender):
     before, state, *_ = spender
     assert image.install(house, "back").returncode == 0
-    text = (
-        "def create(*_):\n    raise OSError\ndef migrate(*_):\n    raise KeyError('a defect')\nFORMAT, KINDS = 9, ()\n"
-    )
-    other = changed(house, tmp_path / "other", {"hushgrid/node/privacy/ledger_schema.py": text})
+    defect = "\ndef migrate(db):\n    raise KeyError('a defect')\n"
+    other = of_a_later_format(house, tmp_path / "other", schema=defect)
     kept = (state / "n1.ledger").read_bytes()
     done = image.install(other, "node")
     assert done.returncode == 1

@@ -45,23 +45,42 @@ class Mixed:
             assert node.end() == 0, (z, node.said)
 
 
-@pytest.mark.parametrize("coordinator_at", [0, 1, 3], ids=["hub first", "hub second", "hub last"])
-def test_a_fleet_is_updated_box_by_box_and_every_run_between_is_done(fleet, tmp_path, coordinator_at):
+def test_a_fleet_is_updated_box_by_box_from_its_hub_on_and_every_run_between_is_done(fleet, tmp_path):
     mixed = Mixed(fleet, previous_release(tmp_path / "before"))
     for z in ZONES:
         mixed.start(z, old=True)
     mixed.run(old=True)
     for n, z in enumerate(ZONES):
-        before = coordinator_at > n
-        mixed.run(old=before)  # the hub with the boxes as they are
+        mixed.run(old=False)  # the hub with the boxes as they are
         assert mixed.nodes[z].end() == 0
         fleet.edit(f"nodes/loads-{z}.csv", LOADS[z], LOADS[z].replace(".", ".1", 1))
         mixed.start(z, old=False)
-        mixed.run(old=before)  # the box's new loads cost once, at its new version
+        mixed.run(old=False)  # the box's new loads cost once, at its new version
         assert mixed.running() == {other: RUNNING if ZONES.index(other) <= n else VERSION for other in ZONES}
     mixed.run(old=False)
     mixed.end()
     assert {z: len(fleet.spends(z)) for z in ZONES} == dict.fromkeys(ZONES, 2)
+
+
+@pytest.mark.parametrize("first", ["z1", "z3"])
+def test_a_hub_of_the_release_before_refuses_a_newer_box_in_one_line_and_nothing_is_lost_until_it_is_updated(
+    fleet, tmp_path, first
+):
+    mixed = Mixed(fleet, previous_release(tmp_path / "before"))
+    for z in ZONES:
+        mixed.start(z, old=True)
+    mixed.run(old=True)
+    assert mixed.nodes[first].end() == 0
+    fleet.edit(f"nodes/loads-{first}.csv", LOADS[first], LOADS[first].replace(".", ".1", 1))
+    mixed.start(first, old=False)
+    hub = mixed.coordinator(old=True)
+    assert hub.code() == 2, hub.said
+    line = hub.said.splitlines()[-1]
+    assert line == f"hushgrid: {first}: version: found {RUNNING}, expected {VERSION}, in its first two numbers"
+    assert {z: len(fleet.spends(z)) for z in ZONES} == dict.fromkeys(ZONES, 1)
+    mixed.run(old=False)
+    mixed.end()
+    assert {z: len(fleet.spends(z)) for z in ZONES} == dict.fromkeys(ZONES, 1) | {first: 2}
 
 
 def test_the_release_before_refuses_a_ledger_of_a_newer_format_in_one_line(fleet, tmp_path):

@@ -3,7 +3,8 @@
     minimise    (c2 x^2 + c1 x + VOLL b 1'(s+ + s-)) / cs + sum_k rho_k/2 (z_k - v_k)^2
     subject to  A z + d = s+ - s-,  s+, s- >= 0,  and (D.2d)-(D.2l)
 
-over the zone's own variables z, with x the powers among them that cost something (p_g; where they do, q_g and dc lines;
+in each period of the horizon (`grid_cases.horizon`; one of an hour where there is none), with the storage's costs, over
+the zone's own variables z, with x the powers among them that cost something (p_g; where they do, q_g and dc lines;
 a piecewise-linear cost is t >= each of its lines) and k over the entries it shares. s+ is load that is not served, s-
 is power that nobody takes; b is the case's base. Solved by Clarabel on the canonicalised constraints, built once and
 then updated: of a step only v and the common factor of rho change. The slack variables are in MW and MVAr and costs are
@@ -20,13 +21,15 @@ from typing import NamedTuple
 import numpy as np
 
 from hushgrid.grid_cases.case import Case, CostLines, Floats, Ints
-from hushgrid.grid_cases.costs import cost_scale, of_controls
+from hushgrid.grid_cases.costs import Costs, cost_scale, of_controls
+from hushgrid.grid_cases.horizon import SNAPSHOT, Horizon
 from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.backends import solver
 from hushgrid.grid_cases.zone.bound import lower_bound
 from hushgrid.grid_cases.zone.conic import Cones, multipliers
 from hushgrid.grid_cases.zone.model import ZoneModel
+from hushgrid.grid_cases.zone.periods import Periods, over_time
 
 TOLERANCE = 1e-9  #: of the solver, relative and absolute, feasibility and gap
 
@@ -72,20 +75,21 @@ def joint_stiffness(case: Case, shared: Mapping[str, Sequence[str]]) -> dict[str
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Least:
-    """The minimiser of one step. Of d = (p, q) of the zone's nb buses everything is at the loads the step was given."""
+    """The minimiser of one step over T periods; of d = (p, q) of nb buses everything is at the loads the step was given."""
 
-    z: Floats  #: (n,) p.u.
-    value: float  #: $/h: generation and lost load
-    unserved: Floats  #: (2 nb,) s+, p then q, p.u.
-    spilled: Floats  #: (2 nb,) s-, p.u.
-    price: Floats  #: (2 nb,) what one more MW, MVAr of load costs at each bus, $/MWh, $/MVArh
+    z: Floats  #: (T n,) p.u., period by period, as all that follows
+    value: float  #: $: generation, storage and lost load; of one period of an hour, $/h
+    unserved: Floats  #: (T 2 nb,) s+, p then q, p.u.
+    spilled: Floats  #: (T 2 nb,) s-, p.u.
+    price: Floats  #: (T 2 nb,) what one more MW, MVAr of load costs at each bus, $/MWh, $/MVArh
+    storage: Floats  #: (3, T, K) charging and discharging MW, energy MWh at the end of each period
 
 
 class CostStep:
-    """The least-cost step of one zone at loads d (2 nb,), p.u.
+    """The least-cost step of one zone at loads d (T 2 nb,), p.u.: p, then q of its buses, period by period.
 
-    shared, weight: (m,) positions in z and rho_k at factor 1. The bits of a step depend on (model, d, weight, v,
-    factor) alone, not on earlier ones.
+    shared, weight: (m,) positions in z and rho_k at factor 1. The bits of a step depend on (model, horizon, d, weight,
+    v, factor) alone, not on earlier ones.
     """
 
     def __init__(
@@ -97,28 +101,44 @@ class CostStep:
         weight: Floats,
         voll: float,
         kind: str = "clarabel",
+        horizon: Horizon = SNAPSHOT,
     ) -> None:
         self.model, self.d, self.shared, self.weight, self.voll = model, d, shared, weight, voll
-        self.base, self.scale = case.base_mva, cost_scale(case)
-        n, rows = model.n, 2 * len(model.buses)
+        self.base, self.scale, self.horizon = case.base_mva, cost_scale(case), horizon
+        n, rows, T = model.n, 2 * len(model.buses), horizon.periods
         layout = Layout.from_case(case, model.buses)
-        costs = of_controls(case)
         #: positions among the case's controls that this zone pays for, and in z; active power of generators first
         self._paid, self._columns = layout.paid()
-        lines = own_lines(costs.lines, self._paid)
-        self._constant = float(costs.c0[self._paid].sum())  #: $/h, of what is not in the solver's objective
-        tops = np.unique(lines.generator).size
-        self._costs, self._generators = costs, layout.generators.size
-        #: of x = (z, s+, s-, t): the quadratic's diagonal without rho, and the linear part
-        self._P = np.zeros(n + 2 * rows + tops)
-        self._P[self._columns] = 2 * costs.c2[self._paid] / self.scale
-        self._q = np.zeros(n + 2 * rows + tops)
-        self._q[self._columns] = costs.c1[self._paid] / self.scale
-        self._q[n : n + 2 * rows] = voll / self.scale
-        self._q[n + 2 * rows :] = 1.0
-        self._balance = slice(model.zero, model.zero + rows)
-        self._cones = cones(model, d, self.base, self._epigraphs(lines))
+        self._generators = layout.generators.size
+        self._costs = [
+            priced(of_controls(case), layout.generators, each) for each in horizon.price_of(layout.generators)
+        ]
+        lines = [own_lines(costs.lines, self._paid) for costs in self._costs]
+        tops = np.unique(lines[0].generator).size
+        width = n + 2 * rows + tops
+        self._periods = Periods(horizon, width, horizon.storage.at(np.array(model.buses)))
+        #: $ of what is not in the solver's objective
+        self._constant = T * horizon.hours * float(self._costs[0].c0[self._paid].sum())
+        #: of x = (z, s+, s-, t) a period, then of storage: the quadratic's diagonal without rho, and the linear part
+        self._P, self._q = np.zeros(self._periods.size), np.zeros(self._periods.size)
+        for costs, P, q in zip(self._costs, *(self._by_period(part) for part in (self._P, self._q)), strict=True):
+            P[self._columns] = horizon.hours * (2 * costs.c2[self._paid]) / self.scale
+            q[self._columns] = horizon.hours * costs.c1[self._paid] / self.scale
+            q[n : n + 2 * rows] = horizon.hours * voll / self.scale
+            q[n + 2 * rows :] = horizon.hours
+        flows = self._periods.paths(self._q)[:2]
+        flows += horizon.hours * self._periods.storage.cost / self.scale
+        blocks = [
+            cones(model, load, self.base, self._epigraphs(own)) for load, own in zip(np.split(d, T), lines, strict=True)
+        ]
+        self._balance = np.arange(T)[:, None] * blocks[0].zero + model.zero + np.arange(rows)
+        self._shared = (shared // n) * width + shared % n  #: positions in x
+        self._cones = over_time(blocks, self._periods, case, layout, model.name, model.zero)
         self._solver = solver(kind, self._cones, self._diagonal(1.0), TOLERANCE, f"zone {model.name}")
+
+    def _by_period(self, x: Floats) -> Floats:
+        """(T, variables of a period): a view."""
+        return x[: self._periods.first].reshape(self.horizon.periods, -1)
 
     def _epigraphs(self, lines: CostLines) -> Epigraphs:
         """t cs >= slope x + intercept for each of the lines of piecewise-linear costs, one t for each power x."""
@@ -128,33 +148,51 @@ class CostStep:
 
     def _diagonal(self, factor: float) -> Floats:
         P = self._P.copy()
-        P[self.shared] += factor * self.weight
+        P[self._shared] += factor * self.weight
         return P
 
     def minimum(self, v: Floats, factor: float) -> Least:
         """The step at v (m,) and rho = factor * weight. Raises StepFailed."""
         q = self._q.copy()
-        q[self.shared] -= factor * self.weight * v
+        q[self._shared] -= factor * self.weight * v
         x, y = self._solver.solve(self._diagonal(factor), q)
-        n, rows = self.model.n, 2 * len(self.model.buses)
-        z, slack = x[:n], np.maximum(x[n : n + 2 * rows], 0.0)
-        controls = np.zeros(len(self._costs.c2))
-        controls[self._paid] = z[self._columns]
-        active, others = np.split(self._costs.each(controls)[self._paid], [self._generators])
-        cost = float(active.sum()) + float(others.sum()) + self.voll * float(slack.sum())
-        unserved, spilled = slack[:rows] / self.base, slack[rows:] / self.base
-        return Least(z, cost, unserved, spilled, y[self._balance] * self.scale / self.base)
+        n, rows, hours = self.model.n, 2 * len(self.model.buses), self.horizon.hours
+        each, paths = self._by_period(x), self._periods.paths(x)
+        z, slack = each[:, :n], np.maximum(each[:, n : n + 2 * rows], 0.0)
+        cost = 0.0
+        for costs, values in zip(self._costs, z, strict=True):
+            controls = np.zeros(len(costs.c2))
+            controls[self._paid] = values[self._columns]
+            active, others = np.split(costs.each(controls)[self._paid], [self._generators])
+            cost += float(active.sum()) + float(others.sum())
+        cost += self.voll * float(slack.sum())
+        cost = hours * (cost + float((paths[:2] * self._periods.storage.cost).sum()))
+        unserved, spilled = (part.ravel() / self.base for part in (slack[:, :rows], slack[:, rows:]))
+        price = (y[self._balance] * self.scale / (self.base * hours)).ravel()
+        return Least(z.ravel(), cost, unserved, spilled, price, paths)
 
     def bound(self, lam: Floats) -> float:
-        """At most the least of f(z) + cs <lam, z> over the zone's own limits, $/h; lam (m,), whatever it is.
+        """At most the least of f(z) + cs <lam, z> over the zone's own limits, $; lam (m,), whatever it is.
 
         It is the dual's value at multipliers that a solver has found, less what they lack (`zone.bound`): true where
         the solver has not reached an optimum too, and -inf where it has come to nothing.
         """
         q = self._q.copy()
-        q[self.shared] += lam
+        q[self._shared] += lam
         bounds = [lower_bound(self._P, q, self._cones, y) for y in multipliers(self._cones, self._P, q, TOLERANCE)]
         return self.scale * max(bounds, default=-inf) + self._constant
+
+
+def priced(costs: Costs, generators: Ints, factors: Floats) -> Costs:
+    """These costs with c1 of each of these generators, or its lines, times its factor."""
+    if np.all(factors == 1):
+        return costs
+    each = np.ones(len(costs.c1))
+    each[generators] = factors
+    lines, times = costs.lines, each[costs.lines.generator]
+    return Costs(
+        costs.c2, costs.c1 * each, costs.c0, CostLines(lines.generator, lines.slope * times, lines.intercept * times)
+    )
 
 
 class Epigraphs(NamedTuple):

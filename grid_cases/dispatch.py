@@ -45,6 +45,7 @@ class Part:
     d: Floats  #: (2 nb,) p then q of its buses, p.u.
     z: Floats  #: (n,) p.u.
     price: Floats  #: (2 nb,) $/MWh, then $/MVArh
+    stored: Floats | None = None  #: (nb,) what storage takes at each bus, p.u.; negative: gives
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +66,7 @@ class Dispatch:
     slack: Floats  #: (buses, 4) p not served, p spilled, q not served, q spilled, p.u.
     price: Floats  #: (buses, 2) $/MWh and $/MVArh, the multipliers of this dispatch's own balance
     price_relaxed: Floats  #: (buses,) $/MWh, of the relaxation: where `source` is relaxed they are the same
+    stored: Floats  #: (buses,) what storage takes at each bus, p.u.; negative: gives
 
     @property
     def generation_cost(self) -> float:
@@ -194,7 +196,7 @@ def _places(value: float) -> float | str:
 def relaxed(case: Case, parts: Mapping[str, Part]) -> Dispatch:
     """The zones' parts together. Of a line between zones each flow is the mean of what its two zones hold."""
     n, base_slack = len(case.buses), np.zeros((len(case.buses), 4))
-    d, v, price = np.zeros((n, 2)), np.zeros(n), np.zeros((n, 2))
+    d, v, price, stored = np.zeros((n, 2)), np.zeros(n), np.zeros((n, 2)), np.zeros(n)
     p_g, q_g = np.zeros(len(case.generators)), np.zeros(len(case.generators))
     lines, dc_lines = _Shared(len(case.lines)), _Shared(len(case.dc_lines))
     for part in parts.values():
@@ -204,6 +206,9 @@ def relaxed(case: Case, parts: Mapping[str, Part]) -> Dispatch:
         v[places] = np.sqrt(np.maximum(z[layout.c[np.searchsorted(layout.seen, layout.buses)]], 0.0))
         p_g[layout.generators], q_g[layout.generators] = z[layout.p_g], z[layout.p_g + 1]
         s = (layout.balance() @ z + part.d).reshape(2, -1)
+        if part.stored is not None:
+            stored[places] = part.stored
+            s[0] += part.stored
         base_slack[places] = np.stack(
             [*(x for row in s for x in (np.maximum(row, 0.0), np.maximum(-row, 0.0)))], axis=1
         )
@@ -225,6 +230,7 @@ def relaxed(case: Case, parts: Mapping[str, Part]) -> Dispatch:
         slack=base_slack,
         price=price,
         price_relaxed=price[:, 0],
+        stored=stored,
     )
 
 

@@ -13,11 +13,11 @@ c and d are the charging and discharging power of storage k, e its energy at the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hushgrid.grid_cases.case import Case, Floats, Ints
+from hushgrid.grid_cases.case import Case, CostLines, Floats, Ints
 from hushgrid.grid_cases.elements.table import Table, rows_but
 
 NO_NUMBERS = np.zeros(0)
@@ -76,6 +76,43 @@ class Horizon:
             return np.full(len(generators), np.inf)
         rates = self.ramp[generators]
         return np.where(np.isfinite(rates), self.hours * rates * case.generators.p_max[generators], np.inf)
+
+    def case(self, case: Case, t: int) -> Case:
+        """The case of period t (from 0): what its generators can give there, and what that costs."""
+        every = np.arange(len(case.generators))
+        most, factors = self.available(case, every)[t], self.price_of(every)[t]
+        if np.array_equal(most, case.generators.p_max) and np.all(factors == 1):
+            return case
+        generators = replace(case.generators, p_max=most, cost_1=case.generators.cost_1 * factors)
+        lines = case.piecewise
+        times = factors[lines.generator]
+        priced = CostLines(lines.generator, lines.slope * times, lines.intercept * times)
+        return replace(case, generators=generators, piecewise=priced)
+
+    def paths(self, case: Case, storage: Storage, values: Floats) -> Floats:
+        """What storage takes from the buses of the case in each period, (T, nb) p.u.
+
+        values: (3, T, K) charging and discharging MW and energy MWh of these units.
+        """
+        taken = np.zeros((self.periods, len(case.buses)))
+        places = case.index(storage.bus)
+        for t in range(self.periods):
+            np.add.at(taken[t], places, (values[0, t] - values[1, t]) / case.base_mva)
+        return taken
+
+    def around(self, case: Case, p_g: Floats) -> tuple[Floats, Floats]:
+        """How low and how high a generator may be in each period, (T, ng) each, p.u., so that whatever is chosen within
+        keeps the ramps around a plan p_g (T, ng): what the plan leaves of a ramp is shared by the two periods.
+        """
+        every = np.arange(len(case.generators))
+        steps, most = self.steps_of(case, every), self.available(case, every)
+        room = np.full((self.periods + 1, len(every)), np.inf)
+        room[1:-1] = np.maximum(steps - np.abs(np.diff(p_g, axis=0)), 0.0) / 2
+        if self.before.size:  # what went before stands: all that is left is this plan's
+            room[0] = np.maximum(steps - np.abs(p_g[0] - self.before), 0.0)
+        free = np.minimum(room[:-1], room[1:])
+        inside = np.clip(p_g, case.generators.p_min, most)
+        return np.maximum(inside - free, case.generators.p_min), np.minimum(inside + free, most)
 
 
 SNAPSHOT = Horizon()

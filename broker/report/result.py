@@ -145,6 +145,14 @@ class Walk(Section):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Periods(Section):
+    """The periods that were planned together."""
+
+    periods: int  #: T
+    hours: float  #: of one period
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Ac(Section):
     """The dispatch that satisfies the AC power flow equations, found from the relaxation's; at the same loads."""
 
@@ -157,7 +165,8 @@ class Ac(Section):
     unserved_mw: float | None = None  #: what is not, MW
     spilled_mw: float | None = None  #: power that nobody takes, MW
     slack_mvar: float | None = None  #: reactive power not served or not taken, MVAr
-    losses_mw: float | None = None  #: MW lost in the lines
+    losses_mw: float | list[float | None] | None = None  #: MW lost in the lines
+    failed: list[int] | None = None  #: a horizon: the periods, from 1, that have none; these keep the relaxation's
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -201,21 +210,28 @@ class Summary:
     relative_error: float | None = None  #: |x - x*| / |x*|, data problems; null in a private run
     consensus_residual: float | None = None  #: sqrt(sum_i |x_i - mean x|^2); zones: sqrt(sum_p |w_p - z_p|^2), p.u.
     max_violation: float | None = None  #: zones: the largest violation of a limit, p.u.
-    generation_mw: float | None = None  #: zones: MW generated; of the noisy loads in a private run of mode input
-    load_mw: float | None = None  #: zones: the loads it is for, MW
-    served_mw: float | None = None  #: zones: what of the loads is served, MW
-    unserved_mw: float | None = None  #: zones: what is not, MW
-    spilled_mw: float | None = None  #: zones: power that nobody takes, MW
+    horizon: Periods | None = None  #: zones over a horizon: its periods; then powers and prices are lists over them
+    #: zones: MW generated; of the noisy loads in a private run of mode input
+    generation_mw: float | list[float] | None = None
+    load_mw: float | list[float] | None = None  #: zones: the loads it is for, MW
+    served_mw: float | list[float] | None = None  #: zones: what of the loads is served, MW
+    unserved_mw: float | list[float] | None = None  #: zones: what is not, MW
+    spilled_mw: float | list[float] | None = None  #: zones: power that nobody takes, MW
+    charge_mw: list[float] | None = None  #: a horizon: what storage takes, MW
+    discharge_mw: list[float] | None = None  #: a horizon: what storage gives, MW
+    price_min: list[float] | None = None  #: a horizon: the lowest price of a bus, $/MWh
+    price_max: list[float] | None = None  #: a horizon: the highest price of a bus, $/MWh
     load_noise_mw: float | None = None  #: zones at least cost: standard deviation of the noise in the loads' sum, MW
-    slack_mvar: float | None = None  #: zones at least cost: reactive power not served or not taken, MVAr
-    #: zones at least cost: $/h, proven: no dispatch of these loads costs less
+    #: zones at least cost: reactive power not served or not taken, MVAr
+    slack_mvar: float | list[float] | None = None
+    #: zones at least cost: $/h (a horizon: $), proven: no dispatch of these loads costs less
     bound: float | None = None
     #: zones at least cost: (cost - bound)/cost, of the AC dispatch if there is one, else of the relaxation, whose cost
     #: is that of zones that agree only nearly, so that its distance is said; null where no bound holds
     gap: float | None = None
     disagreement_mw: float | None = None  #: zones at least cost: the most by which two zones differ in a tie flow, MW
     #: zones at least cost: $/MWh of each bus, what one more MW of load there costs in the dispatch of the tables
-    prices: dict[str, float] | None = None
+    prices: dict[str, float | list[float]] | None = None
     prices_relaxed: dict[str, float] | None = None  #: zones at least cost: the same in the relaxation
     ac: Ac | None = None  #: zones at least cost: the AC recovery
     messages: int  #: messages that carried an iterate

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hushgrid.broker.report import dispatch, quality
+from hushgrid.broker.report.day import day_of
 from hushgrid.broker.report.network import walk_words
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.report.wording import WORDINGS
@@ -27,11 +28,14 @@ def text(result: Result, scenario: Scenario) -> str:
     unit = wording.unit.strip()
     noisy = scenario.privacy is not None and scenario.privacy.mode == "input"
     rows, title = [], f"{r['name']}: {r['algorithm']}, {r['nodes']} nodes {through}"
-    if zones and objective_of(scenario.problem, scenario.algorithm) == "cost":
+    if day := day_of(r, noisy):
+        title = f"{r['name']}: {day.headline}"
+        rows += [("run", f"{r['algorithm']}, {r['nodes']} zones {through}"), ("figures", day.sentence)]
+    elif zones and objective_of(scenario.problem, scenario.algorithm) == "cost":
         dispatch_ = dispatch.dispatch_of(r, scenario.problem.voll, noisy)
         title = f"{r['name']}: {dispatch_.headline}"
         rows += [("run", f"{r['algorithm']}, {r['nodes']} zones {through}"), ("figures", dispatch_.sentence)]
-    elif r.get("served_mw") is not None:
+    elif isinstance(r.get("served_mw"), float | int):
         amounts = {key: f"{r[f'{key}_mw']:,.1f}" for key in ("generation", "load", "served", "unserved", "spilled")}
         rows.append(
             (

@@ -7,7 +7,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from hushgrid.grid_cases.ac.program import Ended, Program
+from hushgrid.grid_cases.ac.program import Ended, Part, Program
 from hushgrid.grid_cases.case import Floats, Ints
 from hushgrid.grid_cases.costs import UNIT
 
@@ -24,8 +24,9 @@ class Solver:
         options: Any = {"print_time": 0, "ipopt": ipopt}
         self._solve = ca.nlpsol("opf", "ipopt", _expressions(program), options)
 
-    def solve(self, loads: Floats, x: Floats) -> Ended:
-        bounds, rows = self._bounds, self._rows
+    def solve(self, loads: Floats, x: Floats, bounds: Part | None = None) -> Ended:
+        """`bounds`: of x, if they are not the program's own."""
+        bounds, rows = bounds or self._bounds, self._rows
         solution = self._solve(x0=x, p=loads, lbx=bounds.low, ubx=bounds.high, lbg=rows.low, ubg=rows.high)
         stats = self._solve.stats()
         word = str(stats["return_status"])

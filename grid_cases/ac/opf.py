@@ -14,7 +14,8 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -89,11 +90,15 @@ class AcSolver:
         self._solver = Solver(program, limit_s)
         self.build_s = time.perf_counter() - begun
 
-    def solve(self, loads: Floats, start: Point | None = None) -> AcDispatch | NoDispatch:
-        """At loads (p_d, q_d), shape (2 nb,), p.u., from `start`, by default the flat start."""
+    def solve(self, loads: Floats, start: Point | None = None, case: Case | None = None) -> AcDispatch | NoDispatch:
+        """At loads (p_d, q_d), shape (2 nb,), p.u., from `start`, by default the flat start.
+
+        `case`: one that differs from the program's in the limits of its generators alone, without margins.
+        """
         program, begun = self.program, time.perf_counter()
-        case = program.case
-        status, word, iterations, x, multipliers = self._solver.solve(loads, program.start(start or flat(case)))
+        case, bounds = (program.case, None) if case is None else (case, replace(program, case=case).bounds())
+        begin = program.start(start or flat(case))
+        status, word, iterations, x, multipliers = self._solver.solve(loads, begin, bounds)
         if status is None:
             late = word == "Maximum_CpuTime_Exceeded"
             return NoDispatch("time" if late else "failed", f"Ipopt ended after {iterations} iterations: {word}")
@@ -144,24 +149,57 @@ def recover(
     has 30 s more to start and to build. Raises InputError for a cost that is concave or no polynomial of degree <= 2,
     for a part of the case that is not modelled, and for loads of another shape or not finite.
     """
-    _check(case, loads)
-    Program.from_case(case, voll, margins, firm)  # what is wrong with the case is said here, not in the child
+    (outcome,) = recover_each([(case, loads)], start, voll, margins=margins, firm=firm, limit_s=limit_s)
+    return outcome
+
+
+def recover_each(
+    problems: Sequence[tuple[Case, Floats]],
+    start: Point | None = None,
+    voll: float | None = VOLL,
+    *,
+    margins: Margins | None = None,
+    firm: Ints | None = None,
+    limit_s: float = 60.0,
+) -> list[AcDispatch | NoDispatch]:
+    """`recover` of several cases at loads, one after the other in one process. limit_s: of one solve.
+
+    Cases of the same network and costs share a program, whatever the limits of their generators.
+    """
+    for case, loads in problems:
+        _check(case, loads)
+        Program.from_case(case, voll, margins, firm)  # what is wrong with the case is said here, not in the child
     if not installed():
-        return NoDispatch("absent", ABSENT)
-    request = io.BytesIO()
-    np.savez(request, allow_pickle=False, **_packed(case, loads, start or flat(case), (voll, margins, firm, limit_s)))
+        return [NoDispatch("absent", ABSENT)] * len(problems)
+    request, settings = io.BytesIO(), (voll, margins, firm, limit_s)
+    packed = [_packed(case, loads, start or flat(case), settings) for case, loads in problems]
+    np.savez(request, allow_pickle=False, **_numbered(packed))
     command = [sys.executable, "-m", "hushgrid.grid_cases.ac.opf"]
+    limit_s *= len(problems)
     try:
         done = subprocess.run(
             command, input=request.getvalue(), capture_output=True, timeout=limit_s + 30.0, check=False
         )
     except subprocess.TimeoutExpired:
-        return NoDispatch("time", f"Ipopt found no dispatch in {limit_s:g} s")
+        return [NoDispatch("time", f"Ipopt found no dispatch in {limit_s:g} s")] * len(problems)
     if done.returncode:
         last = (done.stderr.decode(errors="replace").strip().splitlines() or [f"exit {done.returncode}"])[-1]
-        return NoDispatch("failed", f"the process that solves it ended: {last}")
-    with np.load(io.BytesIO(done.stdout), allow_pickle=False) as answer:
-        return _answer({key: answer[key] for key in answer.files})
+        return [NoDispatch("failed", f"the process that solves it ended: {last}")] * len(problems)
+    return [_answer(each) for each in _each(done.stdout)]
+
+
+def _numbered(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {f"{k}/{key}": value for k, part in enumerate(parts) for key, value in part.items()}
+
+
+def _each(content: bytes) -> list[dict[str, Any]]:
+    """What `_numbered` has put together."""
+    parts: dict[int, dict[str, Any]] = {}
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        for name in file.files:
+            k, _, key = name.partition("/")
+            parts.setdefault(int(k), {})[key] = file[name]
+    return [parts[k] for k in sorted(parts)]
 
 
 def _check(case: Case, loads: Floats) -> None:
@@ -170,6 +208,8 @@ def _check(case: Case, loads: Floats) -> None:
         raise InputError(f"case {case.name}: loads: found shape {np.shape(loads)}, expected {expected} finite numbers")
 
 
+#: Of a packed case: what may differ between cases that share a program.
+LIMITS = ("generators.p_min", "generators.p_max")
 Settings = tuple[float | None, Margins | None, Ints | None, float]  #: voll, margins, firm, limit_s
 
 
@@ -234,10 +274,17 @@ def main() -> int:
     """Solve the problem on standard input and write the answer to standard output, both .npz of `recover`."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a solver that prints does not spoil the answer
-    with np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False) as request:
-        case, loads, start, (voll, margins, firm, limit_s) = _unpacked({key: request[key] for key in request.files})
-    outcome = AcSolver(Program.from_case(case, voll, margins, firm), limit_s).solve(loads, start)
-    np.savez(answer := io.BytesIO(), allow_pickle=False, **_told(outcome))
+    outcomes, solvers = list[dict[str, Any]](), dict[bytes, AcSolver]()
+    for packed in _each(sys.stdin.buffer.read()):
+        case, loads, start, (voll, margins, firm, limit_s) = _unpacked(packed)
+        shared = {k: v for k, v in packed.items() if k != "loads" and k not in LIMITS and not k.startswith("start.")}
+        key = b"".join(name.encode() + np.asarray(value).tobytes() for name, value in sorted(shared.items()))
+        if key not in solvers:
+            solvers[key] = AcSolver(Program.from_case(case, voll, margins, firm), limit_s)
+            outcomes.append(_told(solvers[key].solve(loads, start)))
+        else:
+            outcomes.append(_told(solvers[key].solve(loads, start, case)))
+    np.savez(answer := io.BytesIO(), allow_pickle=False, **_numbered(outcomes))
     with out:
         out.write(answer.getvalue())
     return 0

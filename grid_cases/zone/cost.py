@@ -75,7 +75,9 @@ def joint_stiffness(case: Case, shared: Mapping[str, Sequence[str]]) -> dict[str
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Least:
-    """The minimiser of one step over T periods; of d = (p, q) of nb buses everything is at the loads the step was given."""
+    """The minimiser of one step over T periods; of d = (p, q) of nb buses everything is at the loads the step was
+    given.
+    """
 
     z: Floats  #: (T n,) p.u., period by period, as all that follows
     value: float  #: $: generation, storage and lost load; of one period of an hour, $/h

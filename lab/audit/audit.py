@@ -135,7 +135,12 @@ def pairs(plan: RunPlan, node: str, setup: Any) -> tuple[Canary, list[Answer], C
 
         public = setup.public_loss(node)
         contracts = setup.device(node).contracts
-        return of_loads(plan, node, public, lambda d: loss_of(public.model, d, plan.problem, plan.terms, contracts))
+        return of_loads(
+            plan,
+            node,
+            public,
+            lambda d: loss_of(public.model, d, plan.problem, plan.terms, contracts, base_mva=setup.case.base_mva),
+        )
     if plan.algorithm.asks() == "statistic":
         shard = setup.shards[index(node)] if setup is not None else None
         farthest, typical = of_sums(plan, node, shard)

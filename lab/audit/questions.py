@@ -200,7 +200,7 @@ def gate_of(device: Any, plan: RunPlan) -> Gate:
     from hushgrid.node.problems.power_flow.device import loss_of
     from hushgrid.node.problems.power_flow.gate import ZoneGate
 
-    loss = loss_of(device.model, device.d, plan.problem, plan.terms, device.contracts)
+    loss = loss_of(device.model, device.d, plan.problem, plan.terms, device.contracts, base_mva=device.case.base_mva)
     return ZoneGate(device.name, loss, plan.terms, Quiet(), Finite(), Forgetful())
 
 

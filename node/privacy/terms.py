@@ -39,8 +39,8 @@ class Terms(Struct, frozen=True):
 
     mechanism: Literal["laplace", "gaussian"]
     adjacency: str  #: the neighbouring relation and its unit, in words
-    #: the bounded change: p.u. of a load (relative: 1, counted in each load's own beta_i), or the norm of a gradient's
-    #: change; 0 under replace-one-record
+    #: the bounded change: p.u. of a load (relative: 1, counted in each load's own beta_i; day: MWh), or the norm of a
+    #: gradient's change; 0 under replace-one-record
     beta: float
     mode: Literal["objective", "input", "output", "output-projected"]
     at: Literal["data", "gradient"]
@@ -60,6 +60,7 @@ class Terms(Struct, frozen=True):
     decay: float = 1.0  #: R >= 1 of the same noise, which shrinks answer by answer: sigma_k^2 = R sigma_{k+1}^2
     pair: bool = False  #: q_i moves together with p_i
     reactive: float = 0.0  #: by at most so much, p.u.: beta tan(phi), rounded up
+    day: bool = False  #: beta is the energy, MWh, of a change that is spread over all periods; `reactive` MVArh
     relative: float = 0.0  #: beta_i is this share of the capacity of entry i; 0: it is no relative change
     capacities: str = ""  #: SHA-256 digest of those capacities
     release: Literal["plain", "totals"] = "plain"
@@ -99,7 +100,11 @@ class Terms(Struct, frozen=True):
 
     @property
     def norm(self) -> float:
-        """How far one change moves the loads, in the norm of the mechanism: L1 (laplace) or L2; p.u. (relative: 1)."""
+        """How far one change moves the loads, in the norm of the mechanism: L1 (laplace) or L2; p.u. (relative: 1).
+
+        Of a day in MWh: sum_t (|dp_t| + |dq_t|) h is at most E (1 + tan phi), whatever its shape, and no norm is larger
+        than where all of it stands in one period.
+        """
         if not self.pair:
             return self.beta
         moved = self.beta + self.reactive if self.mechanism == "laplace" else hypot(self.beta, self.reactive)
@@ -192,6 +197,7 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0, nodes:
         records=p.adjacency.records,
         pair=change is not None and change.pair is not None,
         reactive=change.reactive if change else 0.0,
+        day=bool(p.adjacency.day),
         relative=(change.relative or 0.0) if change else 0.0,
         capacities=change.capacities if change else "",
         release=p.release or "plain",
@@ -241,7 +247,9 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
             "algorithm.variant: none" if variant == "none" else f"published {name} takes its paper's noise, no epsilon"
         )
         raise wrong("privacy", "a privacy section", f"none ({why})")
-    change, replaced = p.adjacency.bounded_change, p.adjacency.replace_one_record
+    change, replaced = p.adjacency.of_loads or p.adjacency.bounded_change, p.adjacency.replace_one_record
+    if p.adjacency.day and p.adjacency.bounded_change is not None:
+        raise wrong("privacy.adjacency", "two adjacencies", "one")
     if change is not None and replaced is not None:
         raise wrong("privacy.adjacency", "two adjacencies", "one")
     if change is None and (replaced is None or not records):
@@ -361,9 +369,9 @@ def _check_unit(p: Privacy, variant: str, records: bool, wrong: Callable[[str, s
     change = p.adjacency.of_loads
     if change is None:
         return
-    kind = "pair" if change.pair is not None else "relative"
+    kind = "day" if p.adjacency.day else "pair" if change.pair is not None else "relative"
     if records or variant == "published":
-        why = "pair and relative are of zones" if records else "variant: published"
-        raise wrong("privacy.adjacency.bounded-change", kind, f"a number ({why})")
+        why = f"{kind} is of zones" if records else "variant: published"
+        raise wrong("privacy.adjacency", kind, f"a number ({why})")
     if p.at == "gradient":
-        raise wrong("privacy.at", "gradient", f"data (bounded-change: {kind})")
+        raise wrong("privacy.at", "gradient", f"data (adjacency: {kind})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil, sqrt
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
@@ -67,13 +67,10 @@ class Change(Section, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def reactive(self) -> float:
-        """beta tan(phi) of a pair, p.u., never too small; 0 of a relative change.
-        tan = sqrt((1 - cos)(1 + cos))/cos.
-        """
+        """beta tan(phi) of a pair, p.u., never too small; 0 of a relative change."""
         if self.pair is None or self.power_factor is None:
             return 0.0
-        cos = self.power_factor
-        return self.pair * (sqrt((1 - cos) * (1 + cos)) / cos) * (1 + ROUNDED)
+        return self.pair * tangent(self.power_factor) * (1 + ROUNDED)
 
     @property
     def capacities(self) -> str:
@@ -81,12 +78,47 @@ class Change(Section, frozen=True, kw_only=True, omit_defaults=True):
         return self.digest or self.of or ""
 
 
+class Day(Section, frozen=True, kw_only=True):
+    """A customer's whole day: at one bus, p moves by dp_t and q by dq_t in the periods of a horizon, each of h hours.
+
+    h sum_t |dp_t| is at most the energy, and |dq_t| at most tan(phi) |dp_t|.
+    """
+
+    energy_mwh: Magnitude  #: E: so much energy at the most, in whatever shape over the day
+    power_factor: PowerFactor  #: cos(phi) of that customer
+
+    relative: ClassVar[None] = None  #: as of another `Change`: it is none of its own contract
+    of: ClassVar[None] = None
+    capacities: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        """One word, as of any other change."""
+        return f"day-change:{self.energy_mwh!r}:{self.power_factor!r}"
+
+    @property
+    def pair(self) -> float:
+        """E, MWh: p and q move together."""
+        return self.energy_mwh
+
+    @property
+    def reactive(self) -> float:
+        """E tan(phi), MVArh, never too small."""
+        return self.energy_mwh * tangent(self.power_factor) * (1 + ROUNDED)
+
+
+def tangent(cos: float) -> float:
+    """tan(phi) of cos(phi)."""
+    return sqrt((1 - cos) * (1 + cos)) / cos
+
+
 class Adjacency(Section, frozen=True, kw_only=True):
-    """Which two data sets a device's privacy makes alike; one of the two."""
+    """Which two data sets a device's privacy makes alike; one of the three."""
 
     #: zones: one load, p or q of a bus, differs by at most so many p.u., or a change of another kind; data:
     #: the gradient differs by at most so much everywhere, L1 for laplace, L2 for gaussian
     bounded_change: Magnitude | Change | None = field(default=None, name="bounded-change")
+    #: zones over a horizon: the whole day of one customer at one bus
+    day: Day | UnsetType = UNSET
     #: data: one row and its label are replaced by any other
     replace_one_record: ReplaceOneRecord | None = field(default=None, name="replace-one-record")
 
@@ -103,9 +135,9 @@ class Adjacency(Section, frozen=True, kw_only=True):
         return "replace-one-record" + (f" {self.records}" if self.records > 1 else "")
 
     @property
-    def of_loads(self) -> Change | None:
+    def of_loads(self) -> Change | Day | None:
         """A change that only loads have, if it is one."""
-        return self.bounded_change if isinstance(self.bounded_change, Change) else None
+        return self.day or self.bounded_change if isinstance(self.bounded_change, Change) else None
 
     @property
     def records(self) -> int:
@@ -119,8 +151,8 @@ class Adjacency(Section, frozen=True, kw_only=True):
 
     def public(self) -> Adjacency:
         """As a plan says it: a file is named by its digest."""
-        change = self.of_loads
-        if change is None or change.of is None:
+        change = self.bounded_change
+        if not isinstance(change, Change) or change.of is None:
             return self
         return replace(self, bounded_change=replace(change, of=change.capacities, digest=None))
 

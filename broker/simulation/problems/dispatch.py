@@ -24,6 +24,7 @@ from hushgrid.kernels.types import Vector
 from hushgrid.node import wire
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.power_flow.conclusion import dispatched
+from hushgrid.node.problems.power_flow.day import Day
 from hushgrid.node.problems.power_flow.device import Wiring
 from hushgrid.node.runtime.driver import Stored
 
@@ -44,20 +45,22 @@ class Zones(Protocol):
     @property
     def load_noise(self) -> float | None: ...
     def least_cost(self, d: Mapping[str, Vector]) -> float | None: ...
+    def start_of(self, name: str) -> Vector: ...
 
 
 #: Of result.json, beside those of every run over zones.
 FIGURES = ("load_noise_mw", "slack_mvar", "bound", "gap", "disagreement_mw", "prices", "prices_relaxed", "ac")
+OF_A_DAY = ("horizon", "charge_mw", "discharge_mw", "price_min", "price_max")  #: and of a run over a horizon
 
 
 def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
     """Everything of a run whose objective is cost."""
-    T, models, nodes, z, base = seen.rounds_done, setup.models, setup.plan.nodes, seen.own_iterates, setup.case.base_mva
+    T, nodes, z, base = seen.rounds_done, setup.plan.nodes, seen.own_iterates, setup.case.base_mva
     measured = seen.figures
     solution: dict[str, np.ndarray] = {"w": seen.x, "keys_w": np.array(setup.wired.keys)}
     for p in nodes:
-        solution[f"z_{p}"] = z[p][-1] if T else models[p].start
-        solution[f"keys_{p}"] = np.array(models[p].keys)
+        solution[f"z_{p}"] = z[p][-1] if T else setup.start_of(p)
+        solution[f"keys_{p}"] = np.array(setup.wired.own_keys[p])
     shared = np.concatenate([z[p][-1, setup.wired.shared[p]] for p in nodes]) if T else np.zeros(0)
     expected: list[float | None] = [None] * T
     if setup.expected_l1 is not None:
@@ -90,7 +93,7 @@ def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
         solution |= {f"s_{p}": s for p, s in state.s.items()} | {"factor": np.array(state.factor)}
     return Figures(
         objective=list(measured.get("objective", [])),
-        max_violation=[max(violation(models[p], z[p][k]) for p in nodes) for k in range(T)],
+        max_violation=[max(_violation(setup, p, z[p][k]) for p in nodes) for k in range(T)],
         expected_noise=expected,
         quality=judged,
         solution=solution,
@@ -113,11 +116,20 @@ def closed(centre: bytes | None) -> ServerState | None:
     return state if state.closing else None
 
 
-def setpoints_of(setup: Zones, p: str, z: Vector, final: Dispatch | None) -> list[Row]:
-    """What the zone's own controller has: the recovered dispatch's generation and voltages, else its part of z."""
-    if final is None or final.source == "relaxed":
-        return setpoints(setup.case, setup.models[p].keys, z)
+def _violation(setup: Zones, p: str, z: Vector) -> float:
+    """Of a zone's limits, in the period where it is largest."""
+    model, T = setup.models[p], setup.wired.horizon.periods
+    return max(violation(model, each) for each in z[: T * model.n].reshape(T, -1))
+
+
+def setpoints_of(setup: Zones, p: str, z: Vector, final: Dispatch | Day | None) -> list[Row]:
+    """What the zone's own controller has: the recovered dispatch's generation and voltages, else its part of z. Over a
+    horizon, those of its first period.
+    """
+    first = final.periods[0] if isinstance(final, Day) else final
+    if first is None or first.source == "relaxed":
+        return setpoints(setup.case, setup.models[p].keys, z[: setup.models[p].n])
     keys = released_keys(setup.case, setup.wired.layouts[p])
     return setpoints(
-        setup.case, keys, released(setup.case, keys, final.p_g, final.q_g, final.v, final.flows, final.dc), "ac"
+        setup.case, keys, released(setup.case, keys, first.p_g, first.q_g, first.v, first.flows, first.dc), "ac"
     )

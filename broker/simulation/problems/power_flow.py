@@ -38,6 +38,8 @@ from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import step_ratio
 from hushgrid.node.problems.power_flow.device import Zone, ZoneLoss, capacities, loss_of, model_of, public, wiring
 from hushgrid.node.problems.power_flow.gate import expected_l1, sum_error
+from hushgrid.node.problems.power_flow.horizon import read_profiles
+from hushgrid.node.problems.power_flow.section import HorizonProblem
 from hushgrid.node.schema.sections import Adjacency
 
 
@@ -55,6 +57,8 @@ class ZoneSetup(Setup):
             self.case, self.zones, public_part = public(self.problem, scenario.algorithm)
         except InputError as error:
             raise InputError(f"{file}: problem.{error}") from None
+        if self.problem.horizon is not None:
+            self.own_figures = (*self.own_figures, *dispatch.OF_A_DAY)
         self.network = self.case.without_loads()
         self.adjacency = scenario.privacy.adjacency if scenario.privacy else None
         capacities(self.adjacency, self.case, self.case.buses.numbers.tolist())
@@ -63,7 +67,7 @@ class ZoneSetup(Setup):
         self.wired = wiring(self.case, self.plan.problem)
         self.shape = Shape(
             size=len(self.wired.keys),
-            own_sizes={p: m.n for p, m in self.models.items()},
+            own_sizes={p: len(keys) for p, keys in self.wired.own_keys.items()},
             shared=self.wired.shared,
             position=self.wired.position,
         )
@@ -77,7 +81,7 @@ class ZoneSetup(Setup):
 
     def loads(self, name: str) -> Vector:
         """A zone's private data, p.u."""
-        return loads(self.case, self.models[name].buses)
+        return own_loads(self.case, self.models[name].buses, self.problem.horizon)
 
     def device(self, name: str) -> Zone:
         contracts = capacities(self.adjacency, self.case, self.models[name].buses)
@@ -91,13 +95,15 @@ class ZoneSetup(Setup):
             "buses": list(self.zones[name]),
             "solver": self.problem.solver,
             "adjacency": msgspec.to_builtins(self.adjacency),
+            "horizon": msgspec.to_builtins(self.problem.horizon),
         }
 
     @classmethod
     def node(cls, name: str, data: dict[str, Any]) -> Zone:
         case, buses = load(data["case"]).without(data["ignore"]), tuple(sorted(data["buses"]))
         contracts = capacities(msgspec.convert(data["adjacency"], Adjacency | None), case, buses)
-        model, d = model_of(name, data["case"], buses, None, data["ignore"]), loads(case, buses)
+        horizon = msgspec.convert(data["horizon"], HorizonProblem | None)
+        model, d = model_of(name, data["case"], buses, None, data["ignore"]), own_loads(case, buses, horizon)
         return Zone(name, case, model, d, data["solver"], contracts=contracts, ignore=data["ignore"])
 
     def optimum(self, d: Mapping[str, Vector]) -> float | None:
@@ -136,18 +142,30 @@ class ZoneSetup(Setup):
         """A zone's loss at no load: what noise needs of it."""
         model = self.models[name]
         contracts = capacities(self.adjacency, self.case, model.buses)
-        return loss_of(model, np.zeros(2 * len(model.buses)), self.plan.problem, self.terms, contracts)
+        nothing = np.zeros(2 * len(model.buses) * self.wired.horizon.periods)
+        return loss_of(model, nothing, self.plan.problem, self.terms, contracts, base_mva=self.case.base_mva)
 
     def least_cost(self, d: Mapping[str, Vector]) -> float | None:
-        """The central optimum at these loads of the zones, $/h; None where the solver finds none."""
+        """The central optimum at these loads of the zones, $/h, over a horizon $; None where the solver finds none."""
         (model,) = zone_models(self.case, [self.case.buses.numbers.tolist()]).values()
-        case = with_loads(self.case, self.models, d)
-        none = np.zeros(0, np.int64)
+        horizon, none = self.wired.horizon, np.zeros(0, np.int64)
+        each = [self._in_period(d, t) for t in range(horizon.periods)]
+        whole = np.concatenate([loads(with_loads(self.case, self.models, one), model.buses) for one in each])
+        if horizon.reserve:  # each zone's own
+            return None
         try:
-            step = CostStep(self.case, model, loads(case, model.buses), none, np.zeros(0), self.plan.problem.voll)
+            step = CostStep(self.case, model, whole, none, np.zeros(0), self.plan.problem.voll, horizon=horizon)
             return step.minimum(np.zeros(0), 1.0).value
         except HushgridError:
             return None
+
+    def start_of(self, name: str) -> Vector:
+        """Where a zone's iterate begins."""
+        start = np.tile(self.models[name].start, self.wired.horizon.periods)
+        return np.concatenate([start, np.zeros(len(self.wired.own_keys[name]) - start.size)])
+
+    def _in_period(self, d: Mapping[str, Vector], t: int) -> dict[str, Vector]:
+        return {p: np.split(values, self.wired.horizon.periods)[t] for p, values in d.items()}
 
     @property
     def spread(self) -> float:
@@ -216,6 +234,15 @@ class ZoneSetup(Setup):
             setpoints=[(p, *row) for p in nodes for row in setpoints(self.case, models[p].keys, solution[f"z_{p}"])],
             at_the_end={"objective": final, "optimality_gap": gap_to, **served},
         )
+
+
+def own_loads(case: Case, buses: tuple[int, ...], horizon: HorizonProblem | None) -> Vector:
+    """A simulated zone's loads, p.u.: the case's own, over a horizon those of its profiles, (T 2 nb,)."""
+    if horizon is None:
+        return loads(case, buses)
+    if horizon.profiles is None:
+        return np.tile(loads(case, buses), horizon.periods)
+    return read_profiles(Path(horizon.profiles), buses, case.base_mva, horizon.periods, others=True)
 
 
 def with_loads(case: Case, models: Mapping[str, ZoneModel], d: Mapping[str, Vector]) -> Case:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid.grid_cases import load
+from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.costs import cost_scale
 from hushgrid.grid_cases.zone.cost import stiffness
 from hushgrid.kernels.errors import InputError
@@ -29,17 +30,20 @@ def centre(plan: Plan, source: str, warm: str = "") -> ServerContext:
     """`source`: the case, by its name or path. `warm`: the directory of an earlier run, or "". Raises InputError."""
     case = load(source).without(plan.problem.ignore).without_loads()
     wired, cost = wiring(case, plan.problem), plan.problem.objective == "cost"
-    t, stop = plan.terms, plan.stop
+    t, stop, T = plan.terms, plan.stop, wired.horizon.periods
     state, factor = _left(Path(warm), wired) if warm else (None, 1.0)
     return ServerContext(
-        stiffness=stiffness(case, wired.keys, plan.problem.stiffness) if cost else np.zeros(0),
+        stiffness=_stiffness(case, wired, plan) if cost else np.zeros(0),
         scale=cost_scale(case) if cost else 1.0,
         bounds=cost,
         totals=2 * len(TOTALS),
-        widths={z: (2 * len(one.buses), len(one.keys), 2 * len(one.buses)) for z, one in wired.layouts.items()},
+        widths={
+            z: (T * 2 * len(one.buses), len(wired.own_keys[z]), T * 2 * len(one.buses))
+            for z, one in wired.layouts.items()
+        },
         announced={z: one.shared().size for z, one in wired.layouts.items()},
         largest={z: largest_message(one, plan.problem) for z, one in wired.layouts.items()},
-        conclude=conclusion(case, plan, wired.layouts) if cost else None,
+        conclude=conclusion(case, plan, wired.layouts, horizon=wired.horizon) if cost else None,
         warm=state,
         factor=factor,
         position=wired.position,
@@ -48,6 +52,11 @@ def centre(plan: Plan, source: str, warm: str = "") -> ServerContext:
         tolerance=stop.tolerance if stop else 0.0,
         patience=stop.patience if stop else 0,
     )
+
+
+def _stiffness(case: Case, wired: Wiring, plan: Plan) -> Vector:
+    """(N,) of w: an entry's is the same in each period."""
+    return stiffness(case, [key.partition("@")[0] for key in wired.keys], plan.problem.stiffness)
 
 
 def _left(run_dir: Path, wired: Wiring) -> tuple[dict[str, Vector], float]:

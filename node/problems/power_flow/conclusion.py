@@ -8,7 +8,7 @@ same question gives the same answer. Of a zone that is held its last set-points 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, sqrt
 from typing import Any
@@ -24,12 +24,15 @@ from hushgrid.grid_cases.costs import cost_scale, of_controls
 from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch, Part
 from hushgrid.grid_cases.dispatch import relaxed as together
 from hushgrid.grid_cases.elements.table import rows_but
+from hushgrid.grid_cases.horizon import SNAPSHOT, Horizon
 from hushgrid.grid_cases.setpoints import released, released_keys
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.kernels.algorithms.consensus_admm import ServerState
 from hushgrid.kernels.patterns.star import Closing, Conclude, Concluded, Released
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.kind import Plan
+from hushgrid.node.problems.power_flow.day import Day, days_of, paths_of, recovered_periods, relaxed_periods
+from hushgrid.node.problems.power_flow.horizon import horizon_of
 from hushgrid.node.problems.power_flow.section import ZonesPlan
 
 SOLVED = "solved"  #: of a recovery that has found a dispatch; any other status says why there is none
@@ -71,10 +74,16 @@ class Standing:
 
 
 def conclusion(
-    case: Case, plan: Plan, layouts: Mapping[str, Layout], absent: Mapping[str, Standing] | None = None
+    case: Case,
+    plan: Plan,
+    layouts: Mapping[str, Layout],
+    absent: Mapping[str, Standing] | None = None,
+    horizon: Horizon = SNAPSHOT,
 ) -> Conclude:
     """The outcome of a run over these zones: the AC recovery that the plan asks for. `absent`: zones that are held."""
     problem, held = plan.problem, absent or {}
+    if problem.horizon is not None:
+        return _conclusion_of_periods(case, problem, layouts, horizon)
 
     def conclude(closing: Mapping[str, Closing], measured: Mapping[str, float]) -> Concluded:
         ac, status = None, LEFT_OUT
@@ -88,6 +97,52 @@ def conclusion(
         return Concluded(released, np.zeros(0) if ac is None else _packed(case, ac, held), standing)
 
     return conclude
+
+
+def _conclusion_of_periods(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], horizon: Horizon) -> Conclude:
+    """The outcome over a horizon. A period without an AC dispatch keeps the relaxation's; with none nothing is
+    released.
+    """
+
+    def conclude(closing: Mapping[str, Closing], measured: Mapping[str, float]) -> Concluded:
+        relaxed = relaxed_periods(case, days_of(layouts, closing, horizon), horizon)
+        outcomes: list[AcDispatch | NoDispatch] = []
+        if problem.ac == "polish" and covers(case, layouts):
+            outcomes = recovered_periods(case, relaxed, horizon, problem.voll)
+        found = [one if isinstance(one, AcDispatch) else None for one in outcomes]
+        apart = measured["disagreement"] * case.base_mva
+        told = {p: _own_of_periods(case, layout, found, relaxed) for p, layout in layouts.items()}
+        released = {p: Released(_status(outcomes), apart, values) for p, values in told.items()}
+        width = 2 + 2 * len(case.generators) + 8 * len(case.buses) + 4 * len(case.dc_lines)
+        packed = [np.full(width, np.nan) if one is None else _packed(case, one, {}) for one in found]
+        kept = np.concatenate(packed) if any(one is not None for one in found) else np.zeros(0)
+        return Concluded(released, kept, {p: np.zeros(0) for p in layouts})
+
+    return conclude
+
+
+def _status(outcomes: Sequence[AcDispatch | NoDispatch]) -> str:
+    failed = {t: one.why for t, one in enumerate(outcomes, 1) if isinstance(one, NoDispatch)}
+    if not outcomes:
+        return LEFT_OUT
+    if not failed:
+        return SOLVED
+    return (
+        f"failed in period{'s' if len(failed) > 1 else ''} {', '.join(map(str, failed))}: {next(iter(failed.values()))}"
+    )
+
+
+def _own_of_periods(
+    case: Case, layout: Layout, found: Sequence[AcDispatch | None], relaxed: Sequence[Dispatch]
+) -> Vector:
+    """What a zone is told, period by period; nothing if no period has an AC dispatch."""
+    if not any(one is not None for one in found):
+        return np.zeros(0)
+    keys, each = released_keys(case, layout), list[Vector]()
+    for one, plan in zip(found, relaxed, strict=True):
+        of = plan if one is None else one
+        each.append(released(case, keys, of.p_g, of.q_g, of.v, of.flows, of.dc))
+    return np.concatenate(each)
 
 
 def _recovered(
@@ -185,7 +240,7 @@ class Recovered:
 class Dispatched:
     """The dispatch that a run has ended with, AC if there is one, and its figures."""
 
-    dispatch: Dispatch
+    dispatch: Dispatch | Day
     figures: dict[str, Any]  #: of result.json
     distance: (
         float | None
@@ -196,6 +251,8 @@ def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], st
     """From the coordinator's last state; None if the zones have not handed over their parts, or not all are there."""
     if not state.closing or not covers(case, layouts):
         return None
+    if problem.horizon is not None:
+        return _dispatched_day(case, problem, layouts, state)
     relaxed = _together(case, layouts, state)
     ac = recovered(case, relaxed, state.dispatch)
     final = ac.dispatch if ac else relaxed
@@ -210,6 +267,29 @@ def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], st
     }
     distance = proven(case, state.bound, relaxed_cost, None)["gap"]
     return Dispatched(final, figures, distance)
+
+
+def _dispatched_day(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], state: ServerState) -> Dispatched:
+    assert problem.horizon is not None
+    horizon = horizon_of(problem, case)
+    days = days_of(layouts, state.closing, horizon)
+    relaxed, T = relaxed_periods(case, days, horizon), horizon.periods
+    packed = state.dispatch.reshape(T, -1) if state.dispatch.size else [np.full(1, np.nan)] * T
+    each = [
+        None if np.isnan(values[0]) else recovered(one.case, one, values)
+        for one, values in zip(relaxed, packed, strict=True)
+    ]
+    final = [ac.dispatch if ac else one for ac, one in zip(each, relaxed, strict=True)]
+    day = Day(horizon, problem.horizon.storage, final, relaxed, paths_of(problem, days), problem.voll)
+    cost = day.cost(relaxed)
+    ac_cost = day.cost(final) if all(each) else None
+    ac: dict[str, Any] = {"status": next(iter(state.released.values())).status}
+    if any(each):
+        losses = [one.figures["losses_mw"] if one else None for one in each]
+        failed = [t for t, one in enumerate(each, 1) if one is None]
+        ac |= {"objective": ac_cost, "losses_mw": losses, "failed": failed}
+    figures = {"objective": cost, **day.figures(), **proven(case, state.bound, cost, ac_cost), "ac": ac}
+    return Dispatched(day, figures, proven(case, state.bound, cost, None)["gap"])
 
 
 def _by_bus(case: Case, prices: Vector) -> dict[str, float]:

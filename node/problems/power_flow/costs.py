@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hushgrid.grid_cases.case import Case
+from hushgrid.grid_cases.horizon import SNAPSHOT, Horizon
 from hushgrid.grid_cases.zone.cost import CostStep
 from hushgrid.grid_cases.zone.model import ZoneModel
 from hushgrid.kernels.patterns.star import Index
@@ -20,20 +21,34 @@ TOTALS = ("served", "unserved", "spilled")
 class LeastCost:
     """What a step tells (`star.Least`)."""
 
-    z: Vector
-    value: float  #: $/h
-    totals: Vector  #: (6,) served, unserved, spilled MW; the same in MVAr
-    duals: Vector  #: (2 nb,) prices, $/MWh of each own bus, then $/MVArh
+    z: Vector  #: period by period, and the paths of storage behind: charging and discharging MW, energy MWh
+    value: float  #: $/h; over a horizon $
+    totals: Vector  #: (6,) served, unserved, spilled MW; the same in MVAr; the mean over the periods
+    duals: Vector  #: (T 2 nb,) prices, $/MWh of each own bus, then $/MVArh, period by period
 
 
 class LocalCost:
-    """A zone's local problem at loads d (2 nb,), p.u."""
+    """A zone's local problem at loads d (T 2 nb,), p.u."""
 
     def __init__(
-        self, case: Case, model: ZoneModel, shared: Index, weight: Vector, d: Vector, voll: float, solver: str
+        self,
+        case: Case,
+        model: ZoneModel,
+        shared: Index,
+        weight: Vector,
+        d: Vector,
+        voll: float,
+        solver: str,
+        horizon: Horizon = SNAPSHOT,
     ) -> None:
-        self._step = CostStep(case, model, d, shared, weight, voll, solver)
-        self._load, self._base = d.reshape(2, -1).sum(axis=1), case.base_mva
+        self._step = CostStep(case, model, d, shared, weight, voll, solver, horizon)
+        self._horizon, self._base = horizon, case.base_mva
+        self._load = self._mean(d)
+
+    def _mean(self, each: Vector) -> Vector:
+        """(2,): active and reactive power of all buses, the mean over the periods."""
+        sums: Vector = each.reshape(self._horizon.periods, 2, -1).sum(axis=2)
+        return sums[0] if len(sums) == 1 else sums.mean(axis=0)
 
     def bound(self, lam: Vector) -> float:
         """`CostStep.bound`: a function of the loads that the gate has answered, whatever lam is."""
@@ -41,6 +56,7 @@ class LocalCost:
 
     def minimum(self, v: Vector, factor: float) -> LeastCost:
         least = self._step.minimum(v, factor)
-        unserved, spilled = (s.reshape(2, -1).sum(axis=1) for s in (least.unserved, least.spilled))
+        unserved, spilled = self._mean(least.unserved), self._mean(least.spilled)
         totals = np.stack([self._load - unserved, unserved, spilled]) * self._base
-        return LeastCost(least.z, least.value, totals.T.ravel(), least.price)
+        z = np.concatenate([least.z, least.storage.ravel()])
+        return LeastCost(z, least.value, totals.T.ravel(), least.price)

@@ -17,6 +17,7 @@ from hushgrid.grid_cases import load
 from hushgrid.grid_cases.ac import presence
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.costs import require_convex, require_modelled
+from hushgrid.grid_cases.horizon import SNAPSHOT, Horizon
 from hushgrid.grid_cases.partition import explicit, partition
 from hushgrid.grid_cases.setpoints import released_keys
 from hushgrid.grid_cases.variables import Layout
@@ -38,13 +39,14 @@ from hushgrid.node.problems.kind import Plan
 from hushgrid.node.problems.power_flow.capacity import read_capacities
 from hushgrid.node.problems.power_flow.costs import TOTALS, LocalCost
 from hushgrid.node.problems.power_flow.gate import ZoneGate
+from hushgrid.node.problems.power_flow.horizon import horizon_of, keys_over, over, read_horizon, storage_names
 from hushgrid.node.problems.power_flow.section import NAME, VOLL, Part, ZonesPlan, ZonesProblem, objective_of
 from hushgrid.node.schema.sections import Adjacency, Loaded
 from hushgrid.node.wire import SMALL
 
 
 class ZoneLoss:
-    """f_p(z) = |A z + d|^2 of one zone; d = (p_d, q_d) of its buses, p.u., is private.
+    """f_p(z) = |A z + d|^2 of one zone; d = (p_d, q_d) of its buses, p.u., is private. Over a horizon d is (T 2 nb,).
 
     `mask` (2 nb,): which entries of d may be other than zero, public; the others count as zero, whatever they are.
     """
@@ -63,7 +65,10 @@ class ZoneLoss:
         """
         if unit is not None:
             mask = unit > 0 if mask is None else mask & (unit > 0)
+        if mask is not None:
+            mask = np.tile(mask, d.size // mask.size)
         self.model, self.unit, self.size = model, unit, d.size
+        self.periods = d.size // (2 * len(model.buses))
         self.loaded = np.arange(d.size) if mask is None else np.flatnonzero(mask)
         self.data = d if mask is None else np.where(mask, d, 0.0)
         standing = np.zeros(d.size) if typical is None else typical
@@ -115,7 +120,9 @@ def smoothness(case: Case, zones: dict[str, tuple[int, ...]]) -> float:
     return largest
 
 
-def public(problem: ZonesProblem, algorithm: Algorithm) -> tuple[Case, dict[str, tuple[int, ...]], ZonesPlan]:
+def public(
+    problem: ZonesProblem, algorithm: Algorithm, base: Path = Path()
+) -> tuple[Case, dict[str, tuple[int, ...]], ZonesPlan]:
     """What a problem makes public: its case, its zones, and their part of the plan. InputError names the key."""
     try:
         case = load(problem.case).without(problem.ignore)
@@ -140,9 +147,12 @@ def public(problem: ZonesProblem, algorithm: Algorithm) -> tuple[Case, dict[str,
         problem.margins,
         problem.ignore,
     )
+    if problem.horizon is not None:
+        plan = replace(plan, horizon=read_horizon(problem.horizon, case))
+        horizon_of(plan, case)
     if objective == "cost":
         wired = wiring(case, plan)
-        shared = {z: [one.keys[k] for k in wired.shared[z]] for z, one in wired.layouts.items()}
+        shared = {z: [one.keys[k] for k in shared_of(one, plan)] for z, one in wired.layouts.items()}
         plan = replace(plan, stiffness=joint_stiffness(case, shared))
     return case, zones, plan
 
@@ -201,11 +211,16 @@ def loss_of(
     t: Terms | None,
     contracts: Contracts | None,
     typical: Vector | None = None,
+    base_mva: float = 1.0,
 ) -> ZoneLoss:
     """A zone's loss in a run: with the entries that its plan, and under a relative change their contracts,
     let be loads.
     """
     unit = None
+    if t is not None and t.day:
+        if problem.horizon is None:
+            raise Refused(f"{model.name}: found a day to hide in the plan, expected a plan with a horizon")
+        unit = np.full(d.size, 1.0 / (problem.horizon.hours * base_mva))
     if t is not None and t.relative:
         if contracts is None:
             raise Refused(f"{model.name}: found a relative change in the plan, expected a zone with capacities")
@@ -282,6 +297,7 @@ class Zone:
         if self.pinned is not None and not self._allows(problem.loaded):
             raise Refused(f"{self.name}: found another mask of loads in the plan, expected the one its owner allows")
         self._check_contracts(plan.terms)
+        self._check_horizon(plan)
         if problem.objective == "cost":
             require_modelled(self.case)
             require_convex(self.case)
@@ -295,6 +311,19 @@ class Zone:
             raise Refused(
                 f"{self.name}: found capacities of digest {t.capacities[:12]} in the plan, expected "
                 f"{f'its own, {digest[:12]}' if digest else 'no relative change'}"
+            )
+
+    def _check_horizon(self, plan: Plan) -> None:
+        """Its own loads are of as many periods, and a day is hidden as a day."""
+        horizon, t = horizon_of(plan.problem, self.case), plan.terms
+        T = self.d.size // (2 * len(self.model.buses))
+        if horizon.periods != T:
+            raise InputError(
+                f"{self.name}: found a plan of {horizon.periods} periods, expected {T}, as its profiles have"
+            )
+        if t is not None and plan.problem.horizon is not None and not t.day:
+            raise Refused(
+                f"{self.name}: found another change than a day in a plan with a horizon, expected {{day: ...}}"
             )
 
     def _allows(self, mask: Loaded | None) -> bool:
@@ -316,7 +345,7 @@ class Zone:
 
     def remark(self, plan: Plan) -> str:
         mask = mask_of(plan.problem, self.model.buses)
-        lost = 0 if mask is None else int(np.count_nonzero(self.d[~mask]))
+        lost = 0 if mask is None else int(np.count_nonzero(self.d.reshape(-1, mask.size)[:, ~mask]))
         return f" ({lost} of its loads are not zero where the plan has none: they count as zero)" if lost else ""
 
     def limit(self, plan: Plan) -> int:
@@ -328,23 +357,25 @@ class Zone:
     ) -> tuple[Keeping, Gate]:
         """Its machine and its gate in a run that it has checked."""
         t, model, problem = plan.terms, self.model, plan.problem
-        memory = AnswerMemory(ledger, f"{self.digest} {model.buses}")
-        loss = loss_of(model, self.d, problem, t, self.contracts, self.typical)
+        memory, horizon = AnswerMemory(ledger, f"{self.digest} {model.buses}"), horizon_of(problem, self.case)
+        loss = loss_of(model, self.d, problem, t, self.contracts, self.typical, self.case.base_mva)
         gate = ZoneGate(self.name, loss, t, noise, budget_check, memory)
         gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.spends.running)
-        shared = shared_of(self.layout, problem)
+        one, T = shared_of(self.layout, problem), horizon.periods
+        shared = over(one, model.n, T)
+        stored = 3 * T * len(storage_names(problem, model.buses))
         place = NodeContext(
             gate=gate,
             feasible=lambda D: ZoneStep(model, D, self.solver),
             shared=shared,
-            start=model.start,
+            start=np.concatenate([np.tile(model.start, T), np.zeros(stored)]),
             L=problem.L,
             mode=t.mode if t else None,
             epsilon=t.paper_epsilon if t else inf,
             patience=plan.stop.patience if plan.stop else 0,
-            local=lambda d, weight: LocalCost(self.case, model, shared, weight, d, problem.voll, self.solver),
-            stiffness=stiffness(self.case, [model.keys[k] for k in shared], problem.stiffness),
-            released=len(released_keys(self.case, self.layout)),
+            local=lambda d, weight: LocalCost(self.case, model, shared, weight, d, problem.voll, self.solver, horizon),
+            stiffness=np.tile(stiffness(self.case, [model.keys[k] for k in one], problem.stiffness), T),
+            released=T * len(released_keys(self.case, self.layout)),
         )
         return plan.running.agent(place), gate
 
@@ -362,17 +393,20 @@ def model_of(
 
 
 class Wiring(NamedTuple):
-    """What the zones share, from the case and the plan alone: no model is built."""
+    """What the zones share, from the case and the plan alone: no model is built. Over a horizon, in each period."""
 
     layouts: dict[str, Layout]
     shared: dict[str, Index]  #: where z_p has the entries that p shares
     keys: tuple[str, ...]  #: of w
     position: dict[str, Index]  #: where w has them
+    own_keys: dict[str, list[str]]  #: of z_p
+    horizon: Horizon = SNAPSHOT
 
     @property
     def start(self) -> dict[str, Vector]:
         """The flat start of the entries that each zone shares."""
-        return {z: one.flat_start()[self.shared[z]] for z, one in self.layouts.items()}
+        T = self.horizon.periods
+        return {z: np.tile(one.flat_start(), T)[self.shared[z]] for z, one in self.layouts.items()}
 
 
 def shared_of(layout: Layout, problem: ZonesPlan) -> Index:
@@ -381,10 +415,12 @@ def shared_of(layout: Layout, problem: ZonesPlan) -> Index:
 
 
 def wiring(case: Case, problem: ZonesPlan) -> Wiring:
+    horizon = horizon_of(problem, case)
     layouts = {z: Layout.from_case(case.without_loads(), tuple(buses)) for z, buses in problem.zones.items()}
-    shared = {z: shared_of(one, problem) for z, one in layouts.items()}
-    keys, position = place({z: [one.keys[k] for k in shared[z]] for z, one in layouts.items()})
-    return Wiring(layouts, shared, keys, position)
+    shared = {z: over(shared_of(one, problem), len(one.keys), horizon.periods) for z, one in layouts.items()}
+    own = {z: keys_over(one.keys, horizon, storage_names(problem, one.buses)) for z, one in layouts.items()}
+    keys, position = place({z: [own[z][k] for k in shared[z]] for z in layouts})
+    return Wiring(layouts, shared, keys, position, own, horizon)
 
 
 def largest_message(layout: Layout, problem: ZonesPlan) -> int:
@@ -392,4 +428,6 @@ def largest_message(layout: Layout, problem: ZonesPlan) -> int:
     m = int(shared_of(layout, problem).size)
     if problem.objective != "cost":
         return m
-    return max(m + 2 * len(TOTALS), len(layout.keys) + 4 * len(layout.buses), len(released_keys(layout.case, layout)))
+    T = problem.horizon.periods if problem.horizon else 1
+    closing = T * (len(layout.keys) + 4 * len(layout.buses) + 3 * len(storage_names(problem, layout.buses)))
+    return max(T * m + 2 * len(TOTALS), closing, T * len(released_keys(layout.case, layout)))

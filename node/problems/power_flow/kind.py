@@ -23,8 +23,10 @@ from hushgrid.node.problems.power_flow.section import (
     check_objective,
     objective_of,
 )
-from hushgrid.node.schema.sections import Adjacency, AllowedProblem, Privacy, Section
+from hushgrid.node.schema.sections import Adjacency, AllowedProblem, Day, Privacy, Section
 
+FILES = ("profiles", "storage", "ramps", "availability", "price", "reserve")  #: that a horizon may name
+HOUSE_MWH = 0.02  #: that hides the day of a house without a car
 FEW = 3  #: 8 n/(n + 1), the variance of a zone's sum with totals, is no less than 2 n up to here
 
 
@@ -47,8 +49,12 @@ class PowerFlow(Kind):
         check_objective(objective_of(problem, algorithm), algorithm, f"{file}: problem.objective")
         if problem.margins:
             self._check_margins(problem, algorithm, f"{file}: problem.margins: found true, expected false")
+            if problem.horizon is not None:
+                raise InputError(f"{file}: problem.margins: found true, expected false (problem.horizon)")
         if objective_of(problem, algorithm) == "cost":
             return
+        if problem.horizon is not None:
+            raise InputError(f"{file}: problem.horizon: found a section, expected none (problem.objective: shedding)")
         for key in ("voll", "ac"):
             if (entry := getattr(problem, key)) is not None:
                 raise InputError(f"{file}: problem.{key}: found {entry}, expected none (problem.objective: shedding)")
@@ -63,17 +69,31 @@ class PowerFlow(Kind):
 
     def check_questions(self, problem: ZonesProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
         change = privacy.adjacency.of_loads
+        if (problem.horizon is None) == bool(privacy.adjacency.day):
+            raise InputError(f"{file}: privacy.adjacency: found {privacy.adjacency}, expected {self._unit_of(problem)}")
         if problem.margins and change is not None and change.relative is not None:
             raise InputError(
                 f"{file}: problem.margins: found true, expected false (bounded-change: relative; the coordinator "
                 "knows the digest of the capacities alone)"
             )
 
+    def _unit_of(self, problem: ZonesProblem) -> str:
+        if problem.horizon is None:
+            return "bounded-change (day is of a plan with problem.horizon)"
+        return (
+            "day: {energy_mwh, power_factor} (problem.horizon): the noise for a bounded change in each of "
+            f"{problem.horizon.periods} periods would be {problem.horizon.periods} times as large as for a day's energy"
+        )
+
     def located(
         self, problem: ZonesProblem, network: Network | None, networked: bool, base: Path, file: str
     ) -> ZonesProblem:
         if network is not None:
             raise InputError(f"{file}: network: found a section, expected none (zones bring their own graph)")
+        if problem.horizon is not None:
+            files = {key: getattr(problem.horizon, key) for key in FILES}
+            found = {key: str((base / file).resolve()) for key, file in files.items() if isinstance(file, str)}
+            problem = replace(problem, horizon=replace(problem.horizon, **found))
         if os.path.isfile(base / problem.case):  # a path wins over a built-in name only if there is such a file
             return replace(problem, case=str((base / problem.case).resolve()))
         return problem
@@ -136,6 +156,8 @@ class PowerFlow(Kind):
         if change is None:
             size = f"{beta * base:g} MW or MVAr ({beta:g} p.u. {on})"
             return [f"hidden: any one load, p or q of one bus, changed by at most {size}; k such changes count k times"]
+        if adjacency.day:
+            return [_day_in_words(adjacency.day)]
         if change.pair is not None:
             p, q = change.pair, change.reactive
             return [
@@ -183,6 +205,17 @@ class PowerFlow(Kind):
 
     def source(self, problem: ZonesProblem) -> str:
         return problem.case
+
+
+def _day_in_words(day: Day) -> str:
+    """What a day's energy is worth, against what a house draws (SimBench LV: median 7.2 kWh, 95 % below 15.7)."""
+    houses = day.energy_mwh / HOUSE_MWH
+    worth = f"a house's whole day is {HOUSE_MWH * 1e3:g} kWh: this is {houses:.3g} of them"
+    return (
+        f"hidden: the whole day of any one customer, p of one bus changed by at most {day.energy_mwh * 1e3:.4g} kWh in "
+        f"all, in whatever shape over the day, and q of the same bus by at most {day.reactive * 1e3:.4g} kvarh (power "
+        f"factor {day.power_factor:g}); {worth}; k such customers count k times"
+    )
 
 
 def _needless_totals(plan: Plan) -> str | None:

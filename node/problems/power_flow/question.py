@@ -4,9 +4,15 @@ The noise of an answer is the same in every coordinate, so each coordinate is re
 same right to it: one p.u., or under a relative change beta_i, the largest change of its entry. What is released:
 
     y_i = d_i / unit_i                              of each entry that may carry load
-    T = sum of the d_i of one kind / the largest of their units    of `release: totals`, p and q each, if there is a d_i
+    T = sum of the d_i of one kind / the largest of their units    of `release: totals`, p and q each (of each period),
+    if
+                                                                   there is a d_i
 
 One entry moves y_i by at most beta (relative: 1), and T by no more. Of a pair q_i moves too, by beta tan(phi).
+
+Over a horizon of H periods of h hours, d is (H 2 nb,), and the unit of an entry is 1/(h base) p.u., so that y is in MWh
+and MVArh: a customer's whole day of E MWh moves y by at most E (1 + tan phi) in all, and the sums of the periods by no
+more. The scale of the noise does not grow with H.
 Made to agree (`kernels/privacy/totals.py`) and put together, the noisy answer is d~: post-processing.
 """
 
@@ -40,8 +46,12 @@ class Loads(Protocol):
     @property
     def size(self) -> int: ...
     @property
+    def periods(self) -> int: ...
+    @property
     def unit(self) -> Vector | None:
-        """beta_i (2 nb,), p.u., above 0 at the loaded entries; None: there is one bound for all."""
+        """beta_i (2 nb,), p.u., above 0 at the loaded entries, or over a horizon what one MWh is of a period's load;
+        None: there is one bound for all.
+        """
         ...
 
 
@@ -52,8 +62,11 @@ class LoadQuestion:
         self.terms, self.loaded, self.size = t, loads.loaded, loads.size
         n, unit = self.loaded.size, loads.unit
         self.unit: Vector = np.ones(n) if unit is None else unit[self.loaded]
-        active = self.loaded < self.size // 2
-        kinds = [np.flatnonzero(active), np.flatnonzero(~active)] if t.release == "totals" else []
+        self.periods = loads.periods
+        kind_of = self.loaded // (
+            self.size // (2 * self.periods)
+        )  #: 2 t of an active load of period t, 2 t + 1 of a reactive
+        kinds = [np.flatnonzero(kind_of == k) for k in range(2 * self.periods)] if t.release == "totals" else []
         self.sums = [kind for kind in kinds if kind.size]
         self.of_sum: Vector = np.array([self.unit[kind].max() for kind in self.sums])
 
@@ -65,7 +78,14 @@ class LoadQuestion:
     @property
     def largest(self) -> float:
         """No coordinate is larger, without its noise."""
-        return RATIO_BOUND if self.terms.relative else LOAD_BOUND * max([1, *(kind.size for kind in self.sums)])
+        if self.terms.relative:
+            return RATIO_BOUND
+        return self._most * max([1, *(kind.size for kind in self.sums)])
+
+    @property
+    def _most(self) -> float:
+        """No entry is larger, in its unit."""
+        return LOAD_BOUND / float(self.unit.min(initial=1.0)) if self.terms.day else LOAD_BOUND
 
     @property
     def sensitivity(self) -> tuple[float, int]:
@@ -73,13 +93,16 @@ class LoadQuestion:
 
         A quotient is off by half a unit in the last place, 2^-53 of at most RATIO_BOUND, a sum of any length too
         (fsum), a beta_i by two: of two neighbours that is below ROUNDED RATIO_BOUND = 2^-26 a coordinate. A sum in p.u.
-        is at most n LOAD_BOUND and is off by 2^-53 of it, in either neighbour.
+        is at most n LOAD_BOUND and is off by 2^-53 of it, in either neighbour. An entry in MWh is off by four units.
         """
         t, moved = self.terms, 2 if self.terms.pair else 1
         norm = 1 + ROUNDED * RATIO_BOUND if t.relative else t.norm
+        if t.day:
+            moved *= self.periods
+            norm = norm * (1 + ROUNDED) + moved * ROUNDED * self._most
         if t.release == "plain":
             return norm, moved
-        rounding = 0.0 if t.relative else LOAD_BOUND * 2.0**-52 * sum(kind.size for kind in self.sums)
+        rounding = 0.0 if t.relative else self._most * 2.0**-52 * sum(kind.size for kind in self.sums)
         return (2 * norm + rounding) * (1 + ROUNDED), 2 * moved
 
     @property
@@ -88,7 +111,13 @@ class LoadQuestion:
         every = self.loaded.size == self.size
         mask = "" if every else f" on {self.loaded.tolist()}"
         capacities = f" of capacities {self.terms.capacities}" if self.terms.relative else ""
-        return mask + capacities + (" with totals" if self.terms.release == "totals" else "")
+        over = f" in {self.periods} periods, {self.unit[:1].tolist()} p.u. a MWh" if self.terms.day else ""
+        return mask + capacities + over + (" with totals" if self.terms.release == "totals" else "")
+
+    @property
+    def _in_units(self) -> bool:
+        """Whether an entry is released in a unit of its own."""
+        return self.terms.day or bool(self.terms.relative)
 
     def exact(self, d: Vector) -> Vector:
         """(width,): the answer on d (2 nb,), p.u., without noise."""
@@ -110,14 +139,15 @@ class LoadQuestion:
 
     def sum_error(self, lattice: Lattice) -> float:
         """Standard deviation of the sum of the active loads of d~ from that of d, p.u.: d~ is linear in the answer."""
-        share = [self.answered(row)[: self.size // 2].sum() for row in np.eye(self.width)]
+        active = (np.arange(self.size) // (self.size // (2 * self.periods))) % 2 == 0
+        share = [self.answered(row)[active].sum() for row in np.eye(self.width)]
         each = lattice.scale * (sqrt(2.0) if lattice.kind == "laplace" else 1.0)
         return float(np.linalg.norm(share)) * each
 
     def expected_l1(self, lattice: Lattice) -> float:
         """Expected sum of |d~ - d|, p.u."""
         if not self.sums:
-            return lattice.expected_l1 * (float(np.sum(self.unit)) if self.terms.relative else self.width)
+            return lattice.expected_l1 * (float(np.sum(self.unit)) if self._in_units else self.width)
         each = [
             expected_error(lattice.scale * self.unit[kind], lattice.scale * unit)
             for kind, unit in zip(self.sums, self.of_sum, strict=True)

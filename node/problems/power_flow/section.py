@@ -34,6 +34,63 @@ class PublicLoads(Section, frozen=True, kw_only=True):
     nonzero: Loaded | Literal["case"]  #: buses; `case`: the entries that are not zero in the case file
 
 
+PERIODS, MOST_HOURS = 200, 48.0  #: of a horizon: a day ahead, and as much again
+Hours = Annotated[float, Meta(gt=0, le=24)]
+Power = Annotated[float, Meta(ge=0, le=1e6)]  #: MW, MWh
+Factor = Annotated[float, Meta(ge=-1e4, le=1e4)]
+
+
+class HorizonProblem(Section, frozen=True, kw_only=True):
+    """So many periods that are planned together, with storage and ramps; tables are CSV files (docs/dayahead.md)."""
+
+    periods: Annotated[int, Meta(ge=1, le=PERIODS)]  #: T
+    hours: Hours = 1.0  #: of one period
+    #: simulated zones' loads: period, bus, p_mw, q_mvar, a row for each bus and period [the case's own in each period]
+    profiles: str | None = None
+    storage: str | None = None  #: name, bus, p_mw, e_mwh, eta, cost, e_start, e_end [none]
+    #: how far a generator's power changes in an hour at most, as a share of its largest: of all, or gen, per_hour [any]
+    ramps: Annotated[float, Meta(gt=0, le=1e3)] | str | None = None
+    availability: str | None = None  #: period, gen, value: the share of its largest power that a generator can give [1]
+    price: str | None = None  #: period, gen, value: what a generator's linear cost is multiplied by [1]
+    reserve: str | None = None  #: period, zone, mw: what a zone's generators could give beside what they give [none]
+
+    def __post_init__(self) -> None:
+        if self.periods * self.hours > MOST_HOURS * (1 + 1e-9):
+            raise ValueError(
+                f"Expected at most {MOST_HOURS:g} hours in all: {self.periods} periods of {self.hours:g} h"
+            )
+
+
+class StorageUnit(Struct, frozen=True, forbid_unknown_fields=True):
+    """A storage unit of a plan."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=64)]
+    bus: Bus
+    p_mw: Power
+    e_mwh: Power
+    eta: Annotated[float, Meta(gt=0, le=1)]
+    cost: Annotated[float, Meta(ge=0, le=1e6)]  #: $/MWh
+    e_start: Power
+    e_end: Power
+
+
+Rows = Annotated[
+    dict[BusKey, Annotated[tuple[Factor, ...], Meta(min_length=1, max_length=PERIODS)]], Meta(max_length=BUSES)
+]
+
+
+class HorizonPlan(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The public part of a horizon; generators by their numbers in the case file, counted from 1."""
+
+    periods: Annotated[int, Meta(ge=1, le=PERIODS)]
+    hours: Hours = 1.0
+    storage: Annotated[tuple[StorageUnit, ...], Meta(max_length=BUSES)] = ()
+    ramps: Annotated[dict[BusKey, Annotated[float, Meta(gt=0, le=1e3)]], Meta(max_length=BUSES)] = {}
+    availability: Rows = {}
+    price: Rows = {}
+    reserve: Annotated[dict[Name, tuple[Power, ...]], Meta(max_length=NODES)] = {}
+
+
 class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=True):
     """Power flow over the zones of a case; each zone's loads are private."""
 
@@ -54,6 +111,7 @@ class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=
     #: named here
     ignore: Parts = ()
     solver: Solver = "clarabel"  #: of a zone's step
+    horizon: HorizonProblem | None = None  #: cost: periods that are planned together [a snapshot]
 
 
 class ZoneData(Section, frozen=True, kw_only=True):
@@ -63,6 +121,8 @@ class ZoneData(Section, frozen=True, kw_only=True):
     zone: list[int]  #: this zone's bus numbers
     #: private: a CSV file of bus, p_mw, q_mvar. Beside a `source` what counts until its first good value [none]
     loads: str | None = None
+    #: the same over a horizon: a CSV file of period, bus, p_mw, q_mvar, of as many periods as a plan has [none]
+    profiles: str | None = None
     ignore: Parts = ()  #: what of the case's own is left out, as in the scenario
     model: str | None = None  #: the zone's public model, exported by `hushgrid case zones` [made at the start]
     solver: Solver = "clarabel"  #: of the zone's step
@@ -83,6 +143,7 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
     ignore: Parts = ()  #: parts that its case is without
     #: cost: |y|^2 of c at the buses where a zone's own lines do not show it, p.u.: an entry has one weight in all zones
     stiffness: Annotated[dict[BusKey, Stiffness], Meta(max_length=BUSES)] = {}
+    horizon: HorizonPlan | None = None  #: cost: None: a snapshot
 
     @property
     def kind(self) -> str:
@@ -111,6 +172,8 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
     def check(self, algorithm: Algorithm) -> None:
         """Whether zones and case belong together is for a device to say, which has the case."""
         check_objective(self.objective, algorithm, "plan: problem.objective")
+        if self.horizon is not None and self.objective != "cost":
+            raise InputError(f"plan: problem.horizon: found a section, expected none (objective: {self.objective})")
         algorithm.check(*self.constants, convexity=0.0)
 
 

@@ -123,8 +123,8 @@ class Adjacency(Section, frozen=True, kw_only=True):
     replace_one_record: ReplaceOneRecord | None = field(default=None, name="replace-one-record")
 
     def __str__(self) -> str:
-        """The relation that a ledger counts by: bounded change with its unit; replacing k records,
-        whatever the clip.
+        """The relation that a ledger counts by: a change of loads with its unit; replacing k records, whatever the
+        clip.
         """
         if self.of_loads is not None:
             return str(self.of_loads)
@@ -137,7 +137,9 @@ class Adjacency(Section, frozen=True, kw_only=True):
     @property
     def of_loads(self) -> Change | Day | None:
         """A change that only loads have, if it is one."""
-        return self.day or self.bounded_change if isinstance(self.bounded_change, Change) else None
+        if self.day:
+            return self.day
+        return self.bounded_change if isinstance(self.bounded_change, Change) else None
 
     @property
     def records(self) -> int:

@@ -80,8 +80,8 @@ def _check(plan: HorizonPlan, problem: ZonesPlan, case: Case) -> None:
         for t, share in enumerate(shares, 1):
             if not 0 <= share <= 1 or share * high < low - 1e-12:
                 raise InputError(
-                    f"horizon.availability: gen {number}, period {t}: found {share:g}, expected 0 to 1, and no less than "
-                    "its p_min"
+                    f"horizon.availability: gen {number}, period {t}: found {share:g}, expected 0 to 1, and no "
+                    "less than its p_min"
                 )
     if foreign := [zone for zone in plan.reserve if zone not in problem.zones]:
         raise InputError(
@@ -96,7 +96,7 @@ def over(positions: Index, size: int, periods: int) -> Index:
 
 
 def keys_over(keys: Sequence[str], horizon: Horizon, storage: Sequence[str] = ()) -> list[str]:
-    """Names of entries in each period: of a snapshot their own, else pg:0@1, pg:0@2 ..., and those of storage behind."""
+    """Names of entries in each period: of a snapshot their own, else pg:0@1, pg:0@2 ..., and those of storage after."""
     T = horizon.periods
     if T == 1 and not len(horizon.storage):
         return list(keys)
@@ -214,8 +214,8 @@ def read_profiles(
             continue
         if bus not in at or not 1 <= t <= (periods or PERIODS) or (t, bus) in values or not isfinite(p + q):
             raise InputError(
-                f"{path}:{line}: found a row again, of another zone's bus, of no period or without numbers, expected a row "
-                "for each period and bus of the zone"
+                f"{path}:{line}: found a row again, of another zone's bus, of no period or without numbers, "
+                "expected a row for each period and bus of the zone"
             )
         values[t, bus] = p, q
     T = periods or max((t for t, _ in values), default=1)

@@ -21,6 +21,9 @@ from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.conic import Cones
 
 
+Entry = tuple[Ints, float | Floats]  #: columns, and their values
+
+
 @dataclass
 class Rows:
     """Rows of b - A x, as they are written down: each has a right side and entries (row, column, value)."""
@@ -31,7 +34,7 @@ class Rows:
     values: list[Floats] = field(default_factory=list)
     count: int = 0
 
-    def add(self, right: Floats, *entries: tuple[Ints, float | Floats]) -> None:
+    def add(self, right: Floats, *entries: Entry) -> None:
         """len(right) rows; `entries`: a column and a value for each of them."""
         places = self.count + np.arange(right.size)
         for columns, values in entries:
@@ -87,8 +90,8 @@ def over_time(blocks: Sequence[Cones], periods: Periods, case: Case, layout: Lay
     entries, b = list[tuple[Ints, Ints, Floats]](), np.zeros(T * m + equal.count + within.count)
     for t, block in enumerate(blocks):
         place = np.zeros(m, np.int64)  # where a row of the block stands among all
-        for rows, begin in zip(kind, (0, zero, zero + nonneg), strict=True):
-            place[rows] = begin + t * rows.size + np.arange(rows.size)
+        for alike, begin in zip(kind, (0, zero, zero + nonneg), strict=True):
+            place[alike] = begin + t * alike.size + np.arange(alike.size)
         b[place] = block.b
         entries.append((place[block.A.indices], periods.column(t, block.A.columns), block.A.data))
         buses = place[balance + np.searchsorted(layout.buses, periods.storage.bus)]
@@ -97,9 +100,8 @@ def over_time(blocks: Sequence[Cones], periods: Periods, case: Case, layout: Lay
     for rows, begin in ((equal, T * one.zero), (within, zero + T * one.nonneg)):
         if rows.count:
             b[begin : begin + rows.count] = np.concatenate(rows.right)
-            parts = (np.concatenate(part) for part in (rows.rows, rows.columns, rows.values))
-            places, columns, values = parts
-            entries.append((begin + places, columns, values))
+            where, columns = np.concatenate(rows.rows), np.concatenate(rows.columns)
+            entries.append((begin + where, columns, np.concatenate(rows.values)))
     A = Matrix.from_entries((b.size, periods.size), *(np.concatenate(part) for part in zip(*entries, strict=True)))
     return Cones(A, b, zero, nonneg, one.soc * T)
 
@@ -111,7 +113,7 @@ def _energy(periods: Periods, equal: Rows, within: Rows) -> None:
         return
     for t in range(periods.horizon.periods):
         charge, discharge, energy = (periods.stored(kind, t) for kind in range(3))
-        step = [(energy, 1.0), (charge, -h * storage.eta), (discharge, h / storage.eta)]
+        step: list[Entry] = [(energy, 1.0), (charge, -h * storage.eta), (discharge, h / storage.eta)]
         if t:
             equal.add(np.zeros(len(storage)), *step, (periods.stored(2, t - 1), -1.0))
         else:

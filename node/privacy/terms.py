@@ -369,9 +369,12 @@ def _check_unit(p: Privacy, variant: str, records: bool, wrong: Callable[[str, s
     change = p.adjacency.of_loads
     if change is None:
         return
-    kind = "day" if p.adjacency.day else "pair" if change.pair is not None else "relative"
+    key, kind = "bounded-change", "pair" if change.pair is not None else "relative"
+    if p.adjacency.day:
+        key, kind = "day", "a day"
     if records or variant == "published":
-        why = f"{kind} is of zones" if records else "variant: published"
-        raise wrong("privacy.adjacency", kind, f"a number ({why})")
+        of = "a day is" if p.adjacency.day else "pair and relative are"
+        why = f"{of} of zones" if records else "variant: published"
+        raise wrong(f"privacy.adjacency.{key}", kind, f"a number ({why})")
     if p.at == "gradient":
-        raise wrong("privacy.at", "gradient", f"data (adjacency: {kind})")
+        raise wrong("privacy.at", "gradient", f"data ({key}: {kind})")

@@ -46,7 +46,7 @@ from hushgrid.node.schema.sections import Adjacency
 class ZoneSetup(Setup):
     """Only `loads`, `device`, `optimum` and what they are used in touch raw data."""
 
-    own_figures = (
+    own_figures: tuple[str, ...] = (
         *("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw"),
         *dispatch.FIGURES,
     )

@@ -48,7 +48,8 @@ class LocalCost:
     def _mean(self, each: Vector) -> Vector:
         """(2,): active and reactive power of all buses, the mean over the periods."""
         sums: Vector = each.reshape(self._horizon.periods, 2, -1).sum(axis=2)
-        return sums[0] if len(sums) == 1 else sums.mean(axis=0)
+        mean: Vector = sums[0] if len(sums) == 1 else sums.mean(axis=0)
+        return mean
 
     def bound(self, lam: Vector) -> float:
         """`CostStep.bound`: a function of the loads that the gate has answered, whatever lam is."""

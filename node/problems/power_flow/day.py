@@ -44,8 +44,8 @@ class ZoneDay(NamedTuple):
     def from_closing(cls, layout: Layout, closing: Closing, horizon: Horizon) -> ZoneDay:
         T, storage = horizon.periods, horizon.storage.at(np.array(layout.buses, np.int64))
         z, paths = np.split(closing.z, [T * len(layout.keys)])
-        parts = (part.reshape(T, -1) for part in (closing.data, z, closing.duals))
-        return cls(layout, *parts, storage, paths.reshape(3, T, len(storage)))
+        d, z, price = (part.reshape(T, -1) for part in (closing.data, z, closing.duals))
+        return cls(layout, d, z, price, storage, paths.reshape(3, T, len(storage)))
 
     def part(self, case: Case, horizon: Horizon, t: int) -> Part:
         """Of period t, from 0."""

@@ -28,7 +28,7 @@ class Quadratic:
     """f(z) = |A z + d|^2; d is private."""
 
     A = np.array([[1.0, -1.0, 0.0, 2.0], [0.0, 1.0, 1.0, 1.0]])
-    row_l1, row_l2, row_nnz, columns = 4.0, 6.0**0.5, 3, 4
+    row_l1, row_l2, row_nnz, columns, periods = 4.0, 6.0**0.5, 3, 4, 1
 
     def __init__(self, data=DATA):
         self.data = np.asarray(data, float)

@@ -20,7 +20,6 @@ from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.conic import Cones
 
-
 Entry = tuple[Ints, float | Floats]  #: columns, and their values
 
 

@@ -71,7 +71,7 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     @property
     def file(self) -> Path:
         """Of its private data."""
-        return Path((self.data.loads or "") if isinstance(self.data, ZoneData) else self.data)
+        return Path((self.data.profiles or self.data.loads or "") if isinstance(self.data, ZoneData) else self.data)
 
     @property
     def expiring(self) -> bool:
@@ -121,6 +121,7 @@ def load_device(path: Path) -> DeviceConfig:
         data = msgspec.structs.replace(
             data,
             loads=absolute(data.loads) if data.loads else None,
+            profiles=absolute(data.profiles) if data.profiles else None,
             model=absolute(data.model) if data.model else None,
             case=absolute(data.case) if os.path.isfile(path.parent / data.case) else data.case,
         )
@@ -164,12 +165,18 @@ def _check_owner(config: DeviceConfig, path: Path) -> None:
     if adjacencies["budget"] is None:
         raise wrong("budget.adjacency", "missing", "e.g. {bounded-change: 0.01}")
     for key, a in adjacencies.items():
-        change, replaced = (a.bounded_change, a.replace_one_record) if a else (1.0, None)
+        change, replaced = (a.of_loads or a.bounded_change, a.replace_one_record) if a else (1.0, None)
         if (change is None) == (replaced is None) or (not records and change is None):
             expected = "bounded-change (a zone)" if not records else "one of bounded-change and replace-one-record"
             raise wrong(f"{key}.adjacency", f"found {'both' if change and replaced else str(a) or '{}'}", expected)
+        if a and a.day and a.bounded_change:
+            raise wrong(f"{key}.adjacency", "found two adjacencies", "one")
         if records and a and a.of_loads:
-            raise wrong(f"{key}.adjacency.bounded-change", "found a change of loads", "a number (a device with rows)")
+            raise wrong(
+                f"{key}.adjacency.{'day' if a.day else 'bounded-change'}",
+                "found a change of loads",
+                "a number (a device with rows)",
+            )
     if config.allow.masked and not (config.tls and config.tls.cert and config.tls.key):
         raise wrong("allow.masked", "found no certificate of this device", "tls.cert and tls.key beside it")
     if config.retention is not None:
@@ -178,6 +185,9 @@ def _check_owner(config: DeviceConfig, path: Path) -> None:
             expected = "a budget with a window" if span is None else f"less than its window of {in_words(span)}"
             raise wrong("retention", f"found {config.retention}", expected)
     if not records:
+        if isinstance(config.data, ZoneData) and config.data.profiles and (config.data.loads or config.source):
+            other = "a source" if config.source else "data.loads"
+            raise wrong("data.profiles", f"found a file beside {other}", "one of them")
         for key, section in (("labels", labels), ("problem", problem)):
             if section is not None:
                 raise wrong(key, "found a section", "none (a zone has loads, no rows)")

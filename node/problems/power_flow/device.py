@@ -40,7 +40,15 @@ from hushgrid.node.problems.power_flow.capacity import read_capacities
 from hushgrid.node.problems.power_flow.costs import TOTALS, LocalCost
 from hushgrid.node.problems.power_flow.gate import ZoneGate
 from hushgrid.node.problems.power_flow.horizon import horizon_of, keys_over, over, read_horizon, storage_names
-from hushgrid.node.problems.power_flow.section import NAME, VOLL, Part, ZonesPlan, ZonesProblem, objective_of
+from hushgrid.node.problems.power_flow.section import (
+    NAME,
+    VOLL,
+    Part,
+    StorageUnit,
+    ZonesPlan,
+    ZonesProblem,
+    objective_of,
+)
 from hushgrid.node.schema.sections import Adjacency, Loaded
 from hushgrid.node.wire import SMALL
 
@@ -235,6 +243,7 @@ class Zone:
     neighbours: ClassVar[bool] = False  #: it speaks to the coordinator alone
     until: Vector | None = None  #: (2 nb,) running time, s, until which each load counts; None: for ever
     typical: Vector | None = None  #: (2 nb,) p.u.: the public load that counts then
+    units: Sequence[StorageUnit] = ()  #: its storage, as the plan has it that it has taken up last
 
     def __init__(
         self,
@@ -313,10 +322,14 @@ class Zone:
                 f"{f'its own, {digest[:12]}' if digest else 'no relative change'}"
             )
 
+    @property
+    def periods(self) -> int:
+        """T of its loads."""
+        return self.d.size // (2 * len(self.model.buses))
+
     def _check_horizon(self, plan: Plan) -> None:
         """Its own loads are of as many periods, and a day is hidden as a day."""
-        horizon, t = horizon_of(plan.problem, self.case), plan.terms
-        T = self.d.size // (2 * len(self.model.buses))
+        horizon, t, T = horizon_of(plan.problem, self.case), plan.terms, self.periods
         if horizon.periods != T:
             raise InputError(
                 f"{self.name}: found a plan of {horizon.periods} periods, expected {T}, as its profiles have"
@@ -362,8 +375,11 @@ class Zone:
         gate = ZoneGate(self.name, loss, t, noise, budget_check, memory)
         gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.spends.running)
         one, T = shared_of(self.layout, problem), horizon.periods
+        self.units = (
+            tuple(unit for unit in problem.horizon.storage if unit.bus in model.buses) if problem.horizon else ()
+        )
         shared = over(one, model.n, T)
-        stored = 3 * T * len(storage_names(problem, model.buses))
+        stored = 3 * T * len(self.units)
         place = NodeContext(
             gate=gate,
             feasible=lambda D: ZoneStep(model, D, self.solver),

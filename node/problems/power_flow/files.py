@@ -18,6 +18,7 @@ from hushgrid.kernels.types import Vector
 from hushgrid.node.durable import write_file
 from hushgrid.node.problems.kind import SiteOutcome
 from hushgrid.node.problems.power_flow.device import Zone, capacities, model_of
+from hushgrid.node.problems.power_flow.horizon import read_profiles
 from hushgrid.node.problems.power_flow.question import LOAD_BOUND
 from hushgrid.node.problems.power_flow.section import ZoneData
 from hushgrid.node.schema.sections import Adjacency, Loaded
@@ -62,38 +63,63 @@ WITHIN = 1e-6
 class Dispatched(NamedTuple):
     """What a zone's controller is to do, or why it is not."""
 
-    rows: list[Row]
+    periods: list[list[Row]]  #: of a snapshot one
     source: str  #: ac | relaxed
     wrong: str | None = None  #: the limit of the zone that it passes
+
+    @property
+    def rows(self) -> list[Row]:
+        """Those of the first period: what counts now."""
+        return self.periods[0]
 
 
 def dispatched(zone: Zone, outcome: Mapping[str, Vector]) -> Dispatched:
     """Of a run at least cost the recovered dispatch, if there is one. One that passes a limit of the zone is not
-    taken.
+    taken. Over a horizon storage's rows stand behind those of each period.
     """
-    released = outcome.get("released", np.zeros(0))
+    T, n, (released, z) = zone.periods, zone.model.n, (outcome.get("released", np.zeros(0)), outcome["z"])
+    stored = [_stored(zone, each) for each in np.moveaxis(z[T * n :].reshape(3, T, len(zone.units)), 1, 0)]
     if not released.size:
-        return Dispatched(setpoints(zone.case, zone.model.keys, outcome["z"]), "relaxed")
-    keys = released_keys(zone.case, zone.layout)
-    wrong = beyond_limits(zone, dict(zip(keys, released.tolist(), strict=True)))
-    return Dispatched(setpoints(zone.case, keys, released, "ac"), "ac", wrong)
+        each = [setpoints(zone.case, zone.model.keys, values) for values in z[: T * n].reshape(T, n)]
+        return Dispatched([rows + more for rows, more in zip(each, stored, strict=True)], "relaxed")
+    keys, wrong, periods = released_keys(zone.case, zone.layout), list[str](), list[list[Row]]()
+    for t, (values, more) in enumerate(zip(released.reshape(T, -1), stored, strict=True), 1):
+        periods.append(setpoints(zone.case, keys, values, "ac") + more)
+        if why := beyond_limits(zone, dict(zip(keys, values.tolist(), strict=True))):
+            wrong.append(why if T == 1 else f"period {t}: {why}")
+    return Dispatched(periods, "ac", wrong[0] if wrong else None)
+
+
+def _stored(zone: Zone, values: Vector) -> list[Row]:
+    """What each storage unit of the zone does in a period: (3, K) charging and discharging MW, energy MWh."""
+    kinds = (("charge", "MW"), ("discharge", "MW"), ("energy", "MWh"))
+    return [
+        (kind, unit.name, float(value), measure, k, unit.bus, "", "", "plan")
+        for (kind, measure), row in zip(kinds, values, strict=True)
+        for k, (unit, value) in enumerate(zip(zone.units, row, strict=True), 1)
+    ]
 
 
 def keep_setpoints(zone: Zone, outcome: Mapping[str, Vector], path: Path) -> str | None:
-    """What the zone's controller is to do now, as CSV, replaced whole. Returns what is to be said of it, or None.
-    Raises OSError if the disk fails.
+    """What the zone's controller is to do now, as CSV, replaced whole; over a horizon also NAME.day.csv, all periods.
+    Returns what is to be said of it, or None. Raises OSError if the disk fails.
 
     What is not taken leaves what was there before.
     """
     dispatch = dispatched(zone, outcome)
     if dispatch.wrong:
         return f"the dispatch of the coordinator is not taken, {path.name} stays as it was: {dispatch.wrong}"
+    if zone.periods > 1:
+        day = [(t, *row) for t, rows in enumerate(dispatch.periods, 1) for row in rows]
+        _write(path.with_name(path.name.replace("setpoints", "day")), day, ("period", *COLUMNS))
     _write(path, dispatch.rows)
     return None
 
 
 def site_setpoints(zone: Zone, outcome: Mapping[str, Vector]) -> SiteOutcome:
-    """The same for other programs: what all generators of a bus are to give, MW and MVAr, and its voltage, p.u."""
+    """The same for other programs: what all generators of a bus are to give, MW and MVAr, and its voltage, p.u. Over a
+    horizon of the first period, and what storage is to do.
+    """
     dispatch = dispatched(zone, outcome)
     if dispatch.wrong:
         return SiteOutcome({}, why=f"the dispatch of the coordinator is not taken: {dispatch.wrong}")
@@ -108,6 +134,17 @@ def site_setpoints(zone: Zone, outcome: Mapping[str, Vector]) -> SiteOutcome:
     document: dict[str, Any] = {"source": dispatch.source, "setpoints": [buses[bus] for bus in sorted(buses)]}
     if terminals := _terminals(zone, dispatch.rows):
         document["dc_lines"] = terminals
+    if zone.units:
+        flows = {(row[0], row[1]): row[2] for row in dispatch.rows if row[0] in ("charge", "discharge", "energy")}
+        document["storage"] = [
+            {
+                "name": unit.name,
+                "bus": unit.bus,
+                "mw": flows["discharge", unit.name] - flows["charge", unit.name],
+                "mwh": flows["energy", unit.name],
+            }
+            for unit in zone.units
+        ]
     return SiteOutcome(document)
 
 
@@ -154,9 +191,9 @@ def beyond_limits(zone: Zone, values: Mapping[str, float]) -> str | None:
     return None
 
 
-def _write(path: Path, rows: Sequence[Row]) -> None:
+def _write(path: Path, rows: Sequence[Sequence[Any]], columns: Sequence[str] = COLUMNS) -> None:
     text = io.StringIO(newline="")
-    csv.writer(text).writerows([COLUMNS, *rows])
+    csv.writer(text).writerows([columns, *rows])
     write_file(path, text.getvalue().encode())
 
 
@@ -177,13 +214,13 @@ def zone_of(
     known = set(case.buses.numbers.tolist())
     if foreign := [b for b in buses if b not in known]:
         raise InputError(f"{path}: data.zone: found bus {foreign[0]}, expected buses of {case.name}")
-    if loaded and data.loads is None:
+    if loaded and data.loads is None and data.profiles is None:
         raise InputError(f"{path}: data.loads: missing, expected a CSV file of bus, p_mw, q_mvar (or a source)")
-    d = (
-        np.array(read_loads(Path(data.loads), buses, case.base_mva))
-        if loaded and data.loads
-        else np.zeros(2 * len(buses))
-    )
+    d = np.zeros(2 * len(buses))
+    if loaded and data.profiles:
+        d = read_profiles(Path(data.profiles), buses, case.base_mva, None)
+    elif loaded and data.loads:
+        d = np.array(read_loads(Path(data.loads), buses, case.base_mva))
     contracts = capacities(adjacency, case, buses)
     model = model_of(node, data.case, buses, Path(data.model) if data.model else None, data.ignore)
     return Zone(node, case, model, d, data.solver, pinned, contracts, data.ignore)

@@ -56,7 +56,12 @@ def operation(zone: Zone, file: Path) -> Operation:
     point = Point(v, np.zeros(v.size), p_g / base, q_g / base)
     flows = {row: (p / base, q / base) for row, (p, q) in ties.items()}
     dc = {end: (p / base, q / base) for end, (p, q) in converters.items()}
-    return operate_zone(case, layout.buses, point, zone.d, flows, dc)
+    d = zone.d[: 2 * len(layout.buses)].copy()  #: of now, over a horizon of its first period, with what storage takes
+    at = {bus: k for k, bus in enumerate(layout.buses)}
+    for unit in zone.units:
+        taken = values.get(("charge", unit.name), 0.0) - values.get(("discharge", unit.name), 0.0)
+        d[at[unit.bus]] += taken / base
+    return operate_zone(case, layout.buses, point, d, flows, dc)
 
 
 def read_setpoints(file: Path) -> dict[tuple[str, str], float]:
@@ -65,7 +70,7 @@ def read_setpoints(file: Path) -> dict[tuple[str, str], float]:
         with file.open(newline="", encoding="utf-8") as text:
             rows = list(csv.DictReader(text))
         values = {(row["quantity"], row["element"]): float(row["value"]) for row in rows}
-        sources = {row["source"] for row in rows}
+        sources = {row["source"] for row in rows} - {"plan"}  # storage is what the plan says, in either
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}, expected the set-points of a run") from None
     except (KeyError, TypeError, ValueError, csv.Error):

@@ -89,7 +89,7 @@ def test_every_period_has_an_ac_dispatch_and_its_own_rows(day):
 
 def test_a_private_day_is_planned_on_noisy_loads_and_costs_one_answer():
     run = hushgrid.run(SCENARIO, set={"problem.ac": "none"}, seed=1)
-    assert {spent.epsilon for spent in run.privacy.spent.values()} == {1.0}
+    assert {account.spent.epsilon for account in run.privacy.per_node.values()} == {1.0}
     assert run.objective == pytest.approx(REFERENCE, rel=0.01)
 
 

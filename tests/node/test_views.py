@@ -17,8 +17,8 @@ RUNS = RunView(
 )  # fmt: skip
 ANSWER = AnswerView(
     run=RUN, at=AT, valid_until=AT, number=3, outcome="held", kind="zones", verdict="solved", served_mw=259.0, cost=8e3,
-    unserved_mw=0.0, gap=1e-4, ac="solved", ac_violation=0.0, tie_flows={"z1-z2": -3.5}, prices={1: 20.5}, cut={"tie_flows": 9},
-    columns=("entry", "value", "sd"), table=(("count", 7, None),),
+    unserved_mw=0.0, gap=1e-4, ac="solved", ac_violation=0.0, tie_flows={"z1-z2": -3.5}, prices={1: 20.5},
+    cut={"tie_flows": 9}, columns=("entry", "value", "sd"), table=(("count", 7, None),),
 )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ class AnswerView(Struct, frozen=True, kw_only=True):
     cut: Annotated[dict[Field, Count], Meta(max_length=8)] = {}  #: field: how many entries it had before it was cut
 
 
-View = TypeVar("View", RunView, AnswerView)
+View = TypeVar("View", bound=RunView | AnswerView)
 
 
 def encode(view: RunView | AnswerView) -> bytes:

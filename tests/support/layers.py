@@ -117,6 +117,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         "coordinator",
         "report/drawings",
         "report",
+        "watch",
         "simulation/recorders",
         "simulation/problems",
         "simulation",

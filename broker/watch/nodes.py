@@ -20,7 +20,7 @@ QUIET_S = 0.5  #: without a further message, after which everything that stands 
 LONGEST_S = 10.0  #: for all of it
 
 
-class Seen(NamedTuple):
+class FleetNode(NamedTuple):
     """One node, as the broker shows it."""
 
     name: str
@@ -38,7 +38,7 @@ class Seen(NamedTuple):
         return self.birth is not None
 
 
-def look(config: WatchConfig, quiet_s: float = QUIET_S) -> dict[str, Seen]:
+def look(config: WatchConfig, quiet_s: float = QUIET_S) -> dict[str, FleetNode]:
     """Every node of a fleet, by name; the coordinator too. Raises Stopped if the broker is not there,
     or refuses `watch`.
     """
@@ -74,7 +74,7 @@ def _gathered(poll: Callable[[float], list[Message]], quiet_s: float) -> dict[st
     return payloads
 
 
-def fleet(topics: Topics, payloads: dict[str, bytes]) -> dict[str, Seen]:
+def fleet(topics: Topics, payloads: dict[str, bytes]) -> dict[str, FleetNode]:
     """What stands on the topics of a fleet, by node. What does not decode, or speaks for another, is left out."""
     presences: dict[str, wire.Presence] = {}
     statuses: dict[str, Status] = {}
@@ -94,7 +94,7 @@ def fleet(topics: Topics, payloads: dict[str, bytes]) -> dict[str, Seen]:
     return {name: _seen(name, presences.get(name), statuses.get(name), centre) for name in known}
 
 
-def _seen(name: str, presence: wire.Presence | None, report: Status | None, centre: Status | None) -> Seen:
+def _seen(name: str, presence: wire.Presence | None, report: Status | None, centre: Status | None) -> FleetNode:
     birth = presence if isinstance(presence, Birth) else None
     if birth and report and report.session < birth.session:
         report = None  # of an earlier start
@@ -104,4 +104,4 @@ def _seen(name: str, presence: wire.Presence | None, report: Status | None, cent
         gone = report.at if report and report.state == "off" else gone
     progress = presence if isinstance(presence, Progress) else None
     dead = isinstance(presence, Death) and (report is None or report.session <= presence.session)
-    return Seen(name, birth, dead, report, progress, gone)
+    return FleetNode(name, birth, dead, report, progress, gone)

@@ -77,7 +77,6 @@ FOLDERS = {
     "owner": ("init", "check", "doctor", "node", "ledger", "budget"),
     "operator": ("status", "coordinator", "broker", "deploy", "fleet"),
 }
-MODULES = {"fleet": "fleet_group"}  #: whose module has another name
 ABOUT = """Decentralised optimisation over MQTT with differential privacy. Each device keeps
 its data, adds its own noise, and enforces its own privacy budget."""
 EPILOG = """exit codes:
@@ -148,7 +147,7 @@ def make_parser(filled: Collection[str]) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text.split("\n")[0], description=text)
         if name in filled:
             folder = next(folder for folder, names in FOLDERS.items() if name in names)
-            command: Any = import_module(f"hushgrid.cli.{folder}.{MODULES.get(name, name)}")
+            command: Any = import_module(f"hushgrid.cli.{folder}.{name}")
             command.arguments(made)
             made.set_defaults(command=command.main)
     return parser

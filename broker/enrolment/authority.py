@@ -97,7 +97,7 @@ class Request:
 
     @property
     def key(self) -> CertificatePublicKeyTypes:
-        key: CertificatePublicKeyTypes = self.signed.public_key()  # type: ignore[assignment]
+        key: CertificatePublicKeyTypes = self.signed.public_key()
         return key
 
     @property

@@ -75,7 +75,9 @@ def _directory(options: argparse.Namespace) -> FleetDirectory:
 
 def _init(options: argparse.Namespace) -> None:
     from hushgrid.broker.enrolment.authority import check_name, request
-    from hushgrid.broker.enrolment.directory import COORDINATOR, WATCH, FleetDirectory, FleetFile
+    from hushgrid.broker.enrolment.directory import FleetDirectory, FleetFile
+    from hushgrid.node.config.watch import WATCH
+    from hushgrid.node.wire import COORDINATOR
 
     file = FleetFile(fleet=check_name(options.fleet), broker=options.broker, kind=options.broker_kind)
     directory = FleetDirectory.make(options.directory, file, options.scenario, options.ca_key)

@@ -118,6 +118,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         "report/drawings",
         "report",
         "watch",
+        "enrolment",
         "simulation/recorders",
         "simulation/problems",
         "simulation",

@@ -294,7 +294,7 @@ class Result(Summary):
                 rundir.transcript(run.path / "transcript.jsonl"),
                 run.path,
                 {
-                    name: ((rundir.TABLES | rundir.SUMS)[name], [_row(row) for row in rows])
+                    name: (rundir.table_columns(run.result)[name], [_row(row) for row in rows])
                     for name, rows in run.tables.items()
                 },
                 run.case,
@@ -314,6 +314,8 @@ class Result(Summary):
     def frame(self, table: str = "history") -> DataFrame:
         """A table of the run directory as a DataFrame, NaN for an empty cell: history, setpoints or one of `tables`.
 
+        Over a horizon one of `tables` is indexed by period, from 1, and element.
+
         Raises InputError, which lists the tables, if the run has none of this name, and without pandas.
         """
         try:
@@ -329,15 +331,18 @@ class Result(Summary):
             raise InputError(f"frame: found {table!r}, expected one of history, {', '.join(tables)}")
         columns, rows = tables[table]
         data = {name: [row[k] for row in rows] for k, name in enumerate(columns)}
-        return DataFrame({name: column if name in TEXT else _numbers(column) for name, column in data.items()})
+        frame = DataFrame({name: column if name in TEXT else _numbers(column) for name, column in data.items()})
+        return frame.set_index(list(columns[:2])) if columns[0] == "period" else frame
 
-    def to_pandapower(self) -> Any:
+    def to_pandapower(self, period: int | None = None) -> Any:
         """The dispatch as a pandapower network whose `res_*` tables are filled by pandapower's own power flow.
+
+        period: over a horizon which one, from 1; what storage takes is then a part of its bus's load.
 
         Generators and voltages are set as dispatched. A bus's load is what the dispatch serves there, at the loads that
         the gates have released; a bus's index is its number. If the dispatch is that of the relaxation (`source`), the
-        power flow of these set-points differs from it. Raises InputError if the run has no dispatch, its case is gone,
-        pandapower is not installed, or its power flow finds no solution.
+        power flow of these set-points differs from it. Raises InputError if the run has no dispatch, or none of this
+        period, its case is gone, pandapower is not installed, or its power flow finds no solution.
         """
         if "generation" not in self.tables:
             raise InputError("to_pandapower: found no dispatch, expected a run over zones with problem.objective: cost")
@@ -345,10 +350,15 @@ class Result(Summary):
             raise InputError(
                 f"to_pandapower: {self.path}: found no case, expected its file where the scenario names it"
             )
+        periods = self.horizon.periods if self.horizon else None
+        if (period is None) != (periods is None) or not (period is None or 1 <= period <= (periods or 1)):
+            expected = f"1 to {periods}" if periods else "none: the run is no horizon"
+            raise InputError(f"to_pandapower: period: found {period}, expected {expected}")
         from hushgrid.grid_cases.pandapower import solved
 
         tables = (self.tables[name] for name in ("generation", "buses", "lines"))
-        return solved(self.case, *([dict(zip(columns, row, strict=True)) for row in rows] for columns, rows in tables))
+        each = ([dict(zip(columns, row, strict=True)) for row in rows] for columns, rows in tables)
+        return solved(self.case, *([row for row in rows if row.get("period") == period] for rows in each))
 
     def plot(self, *columns: str, axes: Axes | None = None) -> Axes:
         """Columns of the history [consensus_residual] over the rounds, drawn into `axes` or into a new figure.

@@ -22,6 +22,7 @@ from hushgrid.kernels.algorithms.base import Algorithm, Pattern, walk_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Document, DocumentView
 from hushgrid.node.problems.kind import Kind
+from hushgrid.node.problems.power_flow import day
 from hushgrid.node.problems.registry import TAGS
 
 Array = NDArray[np.float64]
@@ -40,15 +41,18 @@ TABLES = {
     "buses": dispatch.BUSES,
 }
 DC = {"dclines": dispatch.DC_LINES}  #: and one more if the case has dc lines
+#: Over a horizon every table has a first column `period`, a balance storage's two, and storage has a table.
+STORAGE = {"storage": day.STORAGE}
 SUMS = {"sum": ("entry", "value", "sd")}  #: the same of a run that has added up a statistic
 WORDS = (
     "entry",
+    "storage",
     "zone",
     "zones",
     "source",
     "tie",
 )  #: their columns of text; numbers of generators, branches and buses are whole
-WHOLE = ("gen", "bus", "branch", "dcline", "from", "to")
+WHOLE = ("period", "gen", "bus", "branch", "dcline", "from", "to")
 SOURCES = ("ac", "relaxed")
 LATER = ("price_relaxed",)  #: columns that tables of 0.1.0 have not
 
@@ -101,6 +105,11 @@ class Run:
     def least_cost(self) -> bool:
         """Whether it is a run over zones at least cost; else, over zones, one of least load shedding."""
         return self.zones and (self.scenario.get("problem") or {}).get("objective") == "cost"
+
+    @property
+    def periods(self) -> int:
+        """How many were planned together; 1 of a snapshot."""
+        return int((self.result.get("horizon") or {}).get("periods", 1))
 
     @property
     def sums(self) -> bool:
@@ -188,8 +197,18 @@ def read(run_dir: Path) -> Run:
         history=history,
         solution=_solution(run_dir / "solution.npz"),
         setpoints=_setpoints(run_dir / "setpoints.csv"),
-        tables=_tables(run_dir),
+        tables=_tables(run_dir, table_columns(result)),
     )
+
+
+def table_columns(result: DocumentView) -> dict[str, tuple[str, ...]]:
+    """The columns of every table that a run with this result.json can have."""
+    known = TABLES | DC
+    if result.get("horizon"):
+        known = {name: ("period", *columns) for name, columns in known.items()}
+        known["balance"] = (*known["balance"], *day.FLOWS)
+        known |= STORAGE
+    return known | SUMS
 
 
 def _algorithm(path: Path, section: Any) -> Algorithm:
@@ -265,19 +284,18 @@ def _setpoints(path: Path) -> tuple[Setpoint, ...]:
     )
 
 
-def _tables(run_dir: Path) -> dict[str, tuple[Document, ...]]:
+def _tables(run_dir: Path, columns_of: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[Document, ...]]:
     """The tables of a run at least cost, all of them or none; of a sum."""
     if (run_dir / "sum.csv").is_file():
         return {"sum": _table(run_dir / "sum.csv", SUMS["sum"])}
     there = [name for name in TABLES if (run_dir / f"{name}.csv").is_file()]
     if absent := [f"{name}.csv" for name in TABLES if there and name not in there]:
         raise InputError(f"{run_dir}: found no {', '.join(absent)}, expected it beside {there[0]}.csv")
-    tables = {name: _table(run_dir / f"{name}.csv", TABLES[name]) for name in there}
-    if there and (run_dir / "dclines.csv").is_file():
-        tables |= {name: _table(run_dir / f"{name}.csv", columns) for name, columns in DC.items()}
+    more = [name for name in (*DC, *STORAGE) if there and name in columns_of and (run_dir / f"{name}.csv").is_file()]
+    tables = {name: _table(run_dir / f"{name}.csv", columns_of[name]) for name in (*there, *more)}
     known = {row["bus"] for row in tables.get("buses", ())}
     ends = [(name, end) for name in ("lines", "dclines") for end in ("from", "to")]
-    for name, column in (("generation", "bus"), *ends):
+    for name, column in (("generation", "bus"), ("storage", "bus"), *ends):
         for k, row in enumerate(tables.get(name, ())):
             if row[column] not in known:
                 where = f"{run_dir / name}.csv:{k + 2}: {column}"

@@ -44,6 +44,7 @@ def made_up(case: Case, zones: dict[str, list[int]], source: str) -> Dispatch:
         slack=np.zeros((len(buses), 4)),
         price=np.stack([20.0 + 7.123 * np.sin(buses), 0.1 * np.cos(buses)], axis=1),
         price_relaxed=20.5 + 7.123 * np.sin(buses),
+        stored=np.zeros(len(buses)),
     )
 
 

@@ -1,0 +1,79 @@
+"""The tables of a run over a horizon, read back: rows by period and element, and a network of one period."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hushgrid.broker.report.result import Result
+from hushgrid.grid_cases import load
+from hushgrid.kernels.errors import InputError
+from hushgrid.node.problems.power_flow.day import FLOWS, STORAGE
+from tests.support.runs.dispatch_pages import made_up, write_least_cost, zones_of
+
+PERIODS = 3
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> Path:
+    """A run directory of three hours with one storage unit, of made-up figures; no physics."""
+    write_least_cost(tmp_path)
+    result = json.loads((tmp_path / "result.json").read_text())
+    for key in ("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw", "slack_mvar"):
+        result[key] = [result[key]] * PERIODS
+    result |= {"horizon": {"periods": PERIODS, "hours": 1.0}, "charge_mw": [1.0, 0.0, 0.0]}
+    result |= {"discharge_mw": [0.0, 0.0, 0.9], "price_min": [19.0, 20.0, 21.0], "price_max": [29.0, 30.0, 31.0]}
+    result["ac"] = {"status": "solved", "objective": 6500.0, "losses_mw": [15.9] * PERIODS, "failed": []}
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    case = load("case14")
+    for name, (columns, rows) in made_up(case, zones_of(case, 3), "ac").tables().items():
+        more = (FLOWS, (0.5, 0.0)) if name == "balance" else ((), ())
+        each = [(t, *row, *more[1]) for t in range(1, PERIODS + 1) for row in rows]
+        write(tmp_path / f"{name}.csv", ("period", *columns, *more[0]), each)
+    paths = zip((1.0, 0.0, 0.0), (0.0, 0.0, 0.9), (2.95, 2.95, 2.0), strict=True)
+    write(tmp_path / "storage.csv", STORAGE, [(t, "s3", 3, "z1", *path, "ac") for t, path in enumerate(paths, 1)])
+    return tmp_path
+
+
+def write(path: Path, columns, rows) -> None:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([columns, *rows])
+
+
+def test_the_tables_of_a_day_are_frames_by_period_and_element(day: Path) -> None:
+    pytest.importorskip("pandas")
+    result = Result.load(day)
+    generation, storage, balance = (result.frame(name) for name in ("generation", "storage", "balance"))
+    assert generation.index.names == ["period", "gen"]
+    assert generation.index.tolist() == [(t, g) for t in range(1, PERIODS + 1) for g in range(1, 6)]
+    assert storage.loc[(3, "s3"), "discharge_mw"] == 0.9
+    assert balance.loc[(2, "z1"), "charge_mw"] == 0.5
+    assert np.isfinite(generation["p_mw"]).all()
+
+
+def test_storage_of_a_bus_that_is_not_there_is_said_with_its_line(day: Path) -> None:
+    write(day / "storage.csv", STORAGE, [(1, "s3", 3, "z1", 0, 0, 1, "ac"), (1, "s99", 99, "z1", 0, 0, 1, "ac")])
+    with pytest.raises(InputError, match=r"storage\.csv:3: bus: found 99, expected a bus of buses\.csv"):
+        Result.load(day)
+
+
+def test_a_table_of_a_day_without_periods_is_refused(day: Path) -> None:
+    case = load("case14")
+    write(day / "buses.csv", *made_up(case, zones_of(case, 3), "ac").tables()["buses"])
+    with pytest.raises(InputError, match=r"buses\.csv:1: found no column period"):
+        Result.load(day)
+
+
+@pytest.mark.parametrize("period", [None, 0, PERIODS + 1])
+def test_a_network_is_of_one_period_of_the_day(day: Path, period: int | None) -> None:
+    with pytest.raises(InputError, match=rf"period: found {period}, expected 1 to {PERIODS}"):
+        Result.load(day).to_pandapower(period)
+
+
+def test_a_snapshot_has_no_period(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="period: found 1, expected none: the run is no horizon"):
+        Result.load(write_least_cost(tmp_path)).to_pandapower(1)

@@ -117,6 +117,8 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         "coordinator",
         "report/drawings",
         "report",
+        "watch",
+        "enrolment",
         "simulation/recorders",
         "simulation/problems",
         "simulation",

@@ -191,7 +191,7 @@ def beyond_limits(zone: Zone, values: Mapping[str, float]) -> str | None:
     return None
 
 
-def _write(path: Path, rows: Sequence[Sequence[Any]], columns: Sequence[str] = COLUMNS) -> None:
+def _write(path: Path, rows: Sequence[Sequence[object]], columns: Sequence[str] = COLUMNS) -> None:
     text = io.StringIO(newline="")
     csv.writer(text).writerows([columns, *rows])
     write_file(path, text.getvalue().encode())

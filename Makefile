@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-runs test-system test-long mutations tiers device-test wheelhouse lint docs reference notebook clean
+.PHONY: demo test test-runs test-system test-long mutations tiers device-test wheelhouse deb lint docs reference notebook clean
 
 demo: $(VENV)/.laptop
 	$(BIN)/hushgrid run scenarios/case14.yaml --transport mqtt --broker embedded
@@ -40,9 +40,13 @@ device-test: $(VENV)/.dev
 	$(BIN)/python -m pytest -m device -s tests/system/device
 
 # Everything that a device installs, with hashes, in wheelhouse/: `make wheelhouse ARCH=aarch64 PYTHON=3.11` (3.11 to 3.13).
-wheelhouse: ARCH := $(shell uname -m)
+wheelhouse deb: ARCH := $(shell uname -m)
 wheelhouse:
 	sh deploy/wheelhouse.sh wheelhouse $(ARCH) $(subst python3,$(shell python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])'),$(PYTHON))
+
+# A Debian package of that wheelhouse, which installs without a network: hushgrid_VERSION_ARCH.deb.
+deb: wheelhouse
+	sh deploy/deb.sh wheelhouse
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -70,4 +74,4 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build dist site wheelhouse *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site wheelhouse *.deb *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

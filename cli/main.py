@@ -59,6 +59,7 @@ COMMANDS = {
         "the next run. If the coordinator is stopped during a run, it continues the run at its next start. What it "
         "saw of each run is kept in <state>/runs/."
     ),
+    "fleet": "Make a fleet's members: certificates, access lists, who comes and who goes.",
     "broker": "Run the embedded MQTT broker on loopback, until SIGTERM.",
     "ledger": "Show what a device has spent, on what, and what is left; accept a loss; declare new data.",
     "deploy": "Write out the installer, the systemd units, the broker's files and the example fleets.",
@@ -74,7 +75,7 @@ COMMANDS = {
 FOLDERS = {
     "researcher": ("run", "sweep", "plan", "audit", "compare", "report", "attack", "case", "bench", "study"),
     "owner": ("init", "check", "doctor", "node", "ledger", "budget"),
-    "operator": ("status", "coordinator", "broker", "deploy"),
+    "operator": ("status", "coordinator", "broker", "deploy", "fleet"),
 }
 ABOUT = """Decentralised optimisation over MQTT with differential privacy. Each device keeps
 its data, adds its own noise, and enforces its own privacy budget."""

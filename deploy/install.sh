@@ -2,6 +2,7 @@
 # Installs, updates and removes one role on a Debian machine, as root:
 #     sh deploy/install.sh node|coordinator       from a wheelhouse, without a network or a compiler; from a checkout, with both
 #     sh deploy/install.sh broker [MEMBERS]       mosquitto for a fleet of so many devices
+#     sh deploy/install.sh package                program and units of node and coordinator: what a Debian package does (deb.sh)
 #     sh deploy/install.sh back [accept]          the release before, again; accept: also if it cannot read what was spent since
 #     sh deploy/install.sh uninstall              programs and units; configuration, ledgers and marks stay
 # It may be run again: configuration that is there is left alone. A release stands in /opt/hushgrid/releases, and `current`
@@ -23,7 +24,7 @@ trap '[ -z "$work" ] || rm -rf "$work"' EXIT
 
 say() { echo "install.sh: $*" >&2; }
 fail() { say "$*"; exit 1; }
-usage() { sed -n '3,6s/^#     /  /p' "$0" | sed '1s/^  /usage: /' >&2; exit 2; }
+usage() { sed -n '3,7s/^#     /  /p' "$0" | sed '1s/^  /usage: /' >&2; exit 2; }
 # own MODE GROUP FILE... TARGET: copied, as root's and the group's; in an image the group does not exist yet.
 own() { mode=$1 group=$2; shift 2; if [ -n "$root" ]; then install -m "$mode" "$@"; else install -m "$mode" -o root -g "$group" "$@"; fi; }
 keep() { [ -e "$2" ] || own "$3" "$4" "$1" "$2"; }
@@ -206,9 +207,9 @@ program() {
     [ -n "$root" ] || id hushgrid >/dev/null 2>&1 || useradd --system --home-dir /var/lib/hushgrid --shell /usr/sbin/nologin hushgrid
     before=$(current)
     make_release "$1"
-    install_units=$2
+    shift
     mkdir -p "$units"
-    own 0644 root "$here/$install_units" "$units/"
+    for unit in "$@"; do own 0644 root "$here/$unit" "$units/"; done
     ! booted || systemctl daemon-reload
     take "$release"
     former
@@ -231,6 +232,12 @@ coordinator)
     keep "$here/coordinator.yaml" "$etc/coordinator.yaml" 0640 hushgrid
     keep "$here/scenario.yaml" "$etc/scenario.yaml" 0640 hushgrid
     say "$(current) is installed. Next: /etc/hushgrid/coordinator.yaml, then: systemctl enable --now hushgrid-coordinator"
+    ;;
+package)
+    # What a machine has it keeps; whether it is a device or the coordinator, its owner says by the unit that is enabled.
+    program "${HUSHGRID_EXTRA:-$(cat "$opt/current/extra" 2>/dev/null || echo model)}" hushgrid-node@.service hushgrid-coordinator.service
+    folder "$etc" "$etc/certs" "$etc/nodes"
+    say "$(current) is installed. Configuration goes to /etc/hushgrid; examples: /usr/lib/hushgrid/deploy"
     ;;
 broker)
     members=${2:-28}

@@ -30,8 +30,9 @@ mkdir "$work/wheels"
 short=$(echo "$python" | tr -d .)
 for extra in rows zones model; do
     mkdir "$work/made/$extra"
-    wanted=$own
-    [ "$extra" = rows ] || wanted="${own}[$extra]"
+    # masked: a device makes its own key (`hushgrid fleet request`), and may take part in sums that only all together show.
+    wanted="${own}[masked]"
+    [ "$extra" = rows ] || wanted="${own}[$extra,masked]"
     # glibc 2.28 and later: Debian 10 is older than the oldest Python taken here.
     python3 -m pip download --quiet --disable-pip-version-check --only-binary=:all: --find-links "$work/wheels" \
         --implementation cp --python-version "$python" --abi "cp$short" --abi abi3 --abi none \

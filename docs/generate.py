@@ -31,13 +31,12 @@ from hushgrid.kernels import errors
 from hushgrid.kernels.algorithms.base import Algorithm, message_vectors
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.lab.examples import examples
-from hushgrid.node import wire
+from hushgrid.node import status, views, wire
 from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.registry import KINDS
-from hushgrid.node.status import Status
 
 PLACE = Path(__file__).parent / "reference"
 GENERATED = "<!-- Written by docs/generate.py (`make reference`) from the program's own declarations. -->\n"
@@ -328,6 +327,8 @@ def topics_page() -> str:
         (f"`{topics.all('<src>')}`", *spoken(wire.Topics.all)),
         (f"`{topics.state('<node>')}`", *spoken(wire.Topics.state)),
         (f"`{topics.status('<node>')}`", *spoken(wire.Topics.status)),
+        (f"`{topics.run()}`", *spoken(wire.Topics.run)),
+        (f"`{topics.answer()}`", *spoken(wire.Topics.answer)),
     ]
     text = f"{GENERATED}\n# Topics and messages\n\n"
     text += (
@@ -347,8 +348,15 @@ def topics_page() -> str:
     ):
         listed = [(f"`{cls.__struct_config__.tag}`", *spoken(cls)) for cls in get_args(group)]
         text += f"\n## {title}\n\n" + table(("message", "what it says"), listed)
-    listed = [(f"`{field.encode_name}`", meaning(Status, field.name)[0]) for field in msgspec.structs.fields(Status)]
-    return text + f"\n## The status\n\n{spoken(Status)[0]}\n\n" + table(("key", "meaning"), listed)
+    for title, kind in (
+        ("The status", status.Status),
+        ("The interval in a status", status.Interval),
+        ("The view of a run", views.RunView),
+        ("The view of an answer", views.AnswerView),
+    ):
+        listed = [(f"`{field.encode_name}`", meaning(kind, field.name)[0]) for field in msgspec.structs.fields(kind)]
+        text += f"\n## {title}\n\n{spoken(kind)[0]}\n\n" + table(("key", "meaning"), listed)
+    return text
 
 
 def spoken(of: Any) -> tuple[str]:

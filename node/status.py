@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.ranges import Name
 
-LIMIT = 8192  #: bytes of a status
+LIMIT = 1 << 15  #: bytes of a status
 NAMED = 32  #: the most nodes that a status names
 Text = Annotated[str, Meta(max_length=64)]
 Moment = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")]  #: UTC
@@ -26,6 +26,21 @@ Word = Annotated[str, Meta(pattern=r"^[a-z-]{0,16}\Z")]  #: one of a few; a late
 #: What a node does. gathering: members are missing; joining: members have not stored the plan; over: members have not
 #: heard of the end; off: it has ended in order.
 State = Literal["idle", "gathering", "joining", "running", "over", "off"]
+
+
+class Interval(Struct, frozen=True, kw_only=True):
+    """The last interval of a fleet that runs by itself. Nothing in it is a function of anybody's data."""
+
+    number: Annotated[int, Meta(ge=0)]  #: from 1
+    outcome: Word  #: answer, held or missed
+    #: why it was missed: refused, failed, input, silent, absent, broker or stopped
+    cause: Word = ""
+    held: Annotated[dict[Name, Moment], Meta(max_length=NAMED)] = {}  #: zones that count as they were last, since when
+    absent: Annotated[tuple[Name, ...], Meta(max_length=NAMED)] = ()  #: members that took no part
+    refused: Annotated[tuple[Name, ...], Meta(max_length=NAMED)] = ()  #: members that refused
+    at: Moment  #: when it ended
+    #: intervals of the coordinator's life by how they ended: answer, held, or the cause of those that were missed
+    counts: Annotated[dict[Word, Annotated[int, Meta(ge=0)]], Meta(max_length=NAMED)] = {}
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -43,10 +58,10 @@ class Status(Struct, frozen=True, kw_only=True):
     last: Word = (
         ""  #: how the last run stands here: joined, running, owed (its outcome is not written), done, stopped, refused
     )
-    #: the rule by which it has refused last in this session: budget, window, lifetime, per-run, algorithm, adjacency,
-    #: problem (a question that is not on its owner's list), masked, variant, mark (its ledger is behind its mark),
-    #: input (a plan that is not for it), failed (a step), certificate (its own is not valid by its clock;
-    #: masked runs), device
+    #: the rule by which it has refused last, in this session or an earlier one: budget, window, lifetime, per-run,
+    #: algorithm, adjacency, problem (a question that is not on its owner's list), masked, variant, mark (its ledger is
+    #: behind its mark), input (a plan that is not for it), failed (a step), certificate (its own is not valid by its
+    #: clock; masked runs), device
     refused: Word = ""
     #: rounds that are done in this run, as the coordinator says: its own, and a device's of a run that is over
     round: int | None = None
@@ -64,11 +79,18 @@ class Status(Struct, frozen=True, kw_only=True):
     problem: Word = ""  #: what its plan asks for: the kind of its devices; the coordinator's
     digest: Text = ""  #: of the public part of that problem, the first 12 characters; the coordinator's
     entries: Annotated[dict[Name, int], Meta(max_length=NAMED)] = {}  #: of the problem, by member; the coordinator's
+    interval: Interval | None = None  #: the last one, of a fleet that runs by itself; the coordinator's
+    epsilon: Amount | None = None  #: the whole budget of the window; without a window, that of the life
+    lifetime: Amount | None = None  #: the whole budget of the life, if that has a limit: without a window, epsilon
     epsilon_left: float | None = None  #: of the window; without a window, of the budget
     epsilon_left_life: float | None = None  #: of the whole life
     window_s: Amount | None = None  #: the window's length in running time
     runs_out: Moment | None = None  #: when the life's budget ends, if every run costs as much as the last one
     certificate_days: int | None = None  #: until its certificate ends
+    #: how old its data version is, s of the device's running time, in whole minutes; when it rises is public, because
+    #: it never depends on what the data are
+    data_age_s: Amount | None = None
+    refused_at: Moment | None = None  #: when it refused last
 
 
 _decoder = msgspec.json.Decoder(Status)

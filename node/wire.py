@@ -23,6 +23,7 @@ COORDINATOR = "coordinator"
 ROOT = "hushgrid/1"
 PLAN_LIMIT = 4 << 20  #: bytes; a plan names every zone's buses
 BARRED = 8  #: topics that a birth names at most
+WATCHED = ("status", "run", "answer")  #: kinds of topics that are for `watch` alone: no node hears them
 USUAL = 256  #: characters of a topic, at most: of such a one it is remembered how it reads
 SMALL = 4096  #: bytes of an envelope beside its vectors
 CLAIMS = 16  #: marks of ledgers that are not its sender's that a message names at most
@@ -216,6 +217,14 @@ class Topics(NamedTuple):
         """Retained, as JSON: what is public of the node, for the identity `watch`; no node hears it."""
         return f"{ROOT}/{self.fleet}/status/{node}"
 
+    def run(self, node: str = COORDINATOR) -> str:
+        """Retained, as JSON: how the run stands (`RunView`), for `watch`; at most once a second."""
+        return f"{ROOT}/{self.fleet}/run/{node}"
+
+    def answer(self, node: str = COORDINATOR) -> str:
+        """Retained, as JSON: what the last answer says (`AnswerView`), for `watch`."""
+        return f"{ROOT}/{self.fleet}/answer/{node}"
+
     def parse(self, topic: str) -> tuple[str, str, str]:
         """(kind, src, dst) of a topic of this fleet, both names of nodes; dst is "" but for an edge.
         Raises Malformed otherwise.
@@ -234,7 +243,7 @@ def _parsed(fleet: str, topic: str) -> tuple[str, str, str]:
         match parts[3:]:
             case ["edge", src, dst]:
                 return "edge", src, dst
-            case [("all" | "state" | "status") as kind, src]:
+            case [("all" | "state" | "status" | "run" | "answer") as kind, src]:
                 return kind, src, ""
     raise Malformed(f"topic {topic[:80]!r}")
 

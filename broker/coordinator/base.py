@@ -131,7 +131,7 @@ class Coordinator(Endpoint, Pattern):
         self._news_at = self.silence.now
         try:
             kind, src, dst = self.topics.parse(topic)
-            if src not in self.members or kind == "status" or (kind == "edge" and dst != COORDINATOR):
+            if src not in self.members or kind in wire.WATCHED or (kind == "edge" and dst != COORDINATOR):
                 raise Malformed("not of this run's edges")
             if kind == "state":
                 return self._on_presence(src, wire.decode_presence(payload)) if payload else []

@@ -36,8 +36,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from hushgrid.cli.operator.fleet import look
-    from hushgrid.cli.operator.fleet_table import rows, table
+    from hushgrid.broker.watch.nodes import look
+    from hushgrid.broker.watch.rows import rows
+    from hushgrid.cli.operator.fleet_table import table
 
     config = _config(options)
     seen = look(config)
@@ -86,7 +87,7 @@ def _watch() -> str:
 
 
 def _write(path: Path, facts: Document) -> None:
-    from hushgrid.cli.operator.metrics import text
+    from hushgrid.broker.watch.metrics import text
     from hushgrid.kernels.errors import Stopped
     from hushgrid.node.durable import write_file
 

@@ -10,12 +10,12 @@ from math import ceil, floor, hypot, pi, sqrt
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from hushgrid.cli.owner.consent import YEAR, renews
 from hushgrid.grid_cases import load
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.limits import mu_max
 from hushgrid.kernels.types import Document
 from hushgrid.node.columns import columns
+from hushgrid.node.config.consent import YEAR, renews
 from hushgrid.node.config.device import DeviceConfig, load_device
 from hushgrid.node.problems.power_flow.section import ZoneData
 from hushgrid.node.schema.durations import PATTERN, in_words, seconds

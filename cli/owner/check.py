@@ -97,8 +97,8 @@ def _delta(delta: float) -> str:
 
 
 def _device(path: Path) -> str:
-    from hushgrid.cli.owner.consent import consent, renews
     from hushgrid.cli.owner.questions import questions
+    from hushgrid.node.config.consent import consent, renews
 
     config = load_device(path)
     tls_context(parse_url(config.broker), config.tls)

@@ -170,7 +170,7 @@ def _held(ledger: Path) -> bool:
 
 
 def _ledger(place: Place, running: bool) -> Iterator[Finding]:
-    from hushgrid.cli.owner.ledger import Source, reading
+    from hushgrid.broker.watch.ledger_facts import Source, reading
 
     if not place.ledger.exists():
         yield warn("ledger", f"{place.ledger} is not there yet", "nothing, if this device is new; else put it back")

@@ -143,7 +143,7 @@ def _writes(place: Place, topics: Topics) -> list[str]:
 
 def _watched(place: Place) -> Iterator[Finding]:
     """What the running process is seen to say, by the identity `watch`, if its certificate is on this machine."""
-    from hushgrid.cli.operator.fleet import look
+    from hushgrid.broker.watch.nodes import look
 
     try:
         tls = place.tls

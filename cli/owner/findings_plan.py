@@ -37,7 +37,7 @@ def plan(place: Place, reached: bool) -> Iterator[Finding]:
 
 
 def _last(place: Place, device: Device) -> Iterator[Finding]:
-    from hushgrid.cli.owner.ledger import Source, reading
+    from hushgrid.broker.watch.ledger_facts import Source, reading
 
     try:
         with reading(Source(place.ledger)) as ledger:
@@ -59,7 +59,7 @@ def _last(place: Place, device: Device) -> Iterator[Finding]:
 
 def _coordinator_status(place: Place) -> Status | None:
     """The coordinator's status; None if the identity `watch` cannot be had here, or there is none."""
-    from hushgrid.cli.operator.fleet import look
+    from hushgrid.broker.watch.nodes import look
 
     try:
         config = (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hushgrid.cli.owner.ledger import Source, reading
+from hushgrid.broker.watch.ledger_facts import Source, reading
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.problems.kind import Device

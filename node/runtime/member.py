@@ -117,7 +117,7 @@ class Member(Endpoint):
         try:
             kind, src, dst = self.topics.parse(topic)
             from_neighbour = kind != "state" and self.device.neighbours and src != self.name
-            strange = kind == "status" or (src != COORDINATOR and not from_neighbour)
+            strange = kind in wire.WATCHED or (src != COORDINATOR and not from_neighbour)
             if strange or (kind == "edge" and dst != self.name):
                 raise Malformed("not of this device's edges")
             if kind == "state":

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from hushgrid.cli.operator.fleet import fleet
-from hushgrid.cli.operator.fleet_table import rows, table
-from hushgrid.cli.operator.metrics import text
+from hushgrid.broker.watch.metrics import text
+from hushgrid.broker.watch.nodes import fleet
+from hushgrid.broker.watch.rows import rows
+from hushgrid.cli.operator.fleet_table import table
 from hushgrid.node import status, wire
 from hushgrid.node.wire import Birth, Capabilities, Death, Mark, Progress, Topics
 from tests.support.status import PLAIN

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from hushgrid.cli.main import COMMANDS, make_parser
-from hushgrid.cli.owner.consent import consent
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.config.consent import consent
 from hushgrid.node.config.device import load_device
 from hushgrid.node.problems.records.device import Rows
 from hushgrid.node.problems.records.files import Shard

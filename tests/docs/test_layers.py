@@ -122,10 +122,13 @@ def bound(tree: ast.Module) -> set[str]:
     return found | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
+NO_MODULES = {"hushgrid.algorithms", "hushgrid.acl"}  #: a group of entry points, an access list's file
+
+
 def test_what_a_string_names_is_there():
     gone = []
     for file in [*ROOMS, *(ROOT / "tests").rglob("*.py")]:
-        for name in named_in_strings(parsed(file)) - PACKAGES - {"hushgrid.algorithms"}:  # a group of entry points
+        for name in named_in_strings(parsed(file)) - NO_MODULES:
             module = module_of(name)
             rest = name.removeprefix(f"{module}.").split(".")[0] if module != name else None
             if module is None or (rest is not None and rest not in bound(parsed(MODULES[module]))):
@@ -173,9 +176,11 @@ def test_what_only_a_laptop_has_is_imported_only_when_it_is_used(heavy):
     assert found == []
 
 
-def test_cryptography_is_imported_by_a_device_s_masks_alone_and_these_only_when_a_masked_run_is_made():
+def test_cryptography_is_imported_by_masks_and_enrolment_alone_and_by_a_device_only_when_a_masked_run_is_made():
     found = {named(room) for room in ROOMS for name, _ in imports(parsed(room)) if name.split(".")[0] == "cryptography"}
-    assert {name.rpartition("/")[0] for name in found} == {"node/masks"}
+    assert {name.rpartition("/")[0] for name in found} == {"node/masks", "broker/enrolment", "cli/operator"}
+    for daemon in ("hushgrid.cli.owner.node", "hushgrid.cli.operator.coordinator"):
+        assert not [name for name in reached(daemon) if name.startswith("hushgrid.broker.enrolment")]
     outside = [room for room in ROOMS if folder(room) != "node/masks"]
     needed = {
         named(room): i.at_once for room in outside for i in imports(parsed(room)) if "hushgrid.node.masks" in i.name

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hushgrid.kernels.machine import Malformed
-from hushgrid.node.status import LIMIT, NAMED, Status, decode, encode, moment
+from hushgrid.node.status import LIMIT, NAMED, Interval, Status, decode, encode, moment
 from tests.support.status import PLAIN
 
 
@@ -59,7 +59,11 @@ def test_a_status_of_a_later_version_is_read_for_what_is_known():
 
 def test_the_largest_status_is_within_the_limit():
     names = tuple(f"{no:064}" for no in range(NAMED))
-    full = replace(PLAIN, node="n" * 64, version="v" * 64, waits_for=names, gone=dict.fromkeys(names, PLAIN.at))
+    dated, counts = dict.fromkeys(names, PLAIN.at), {f"{'c' * 15}{chr(97 + no)}": 1 << 40 for no in range(26)}
+    interval = Interval(number=1, outcome="held", held=dated, absent=names, refused=names, at=PLAIN.at, counts=counts)
+    entries, text = dict.fromkeys(names, 1 << 40), "v" * 64
+    full = replace(PLAIN, node="n" * 64, version=text, waits_for=names, gone=dated, refuses=names, digest=text)
+    full = replace(full, entries=entries, interval=interval)
     assert len(encode(full)) <= LIMIT
     assert decode(encode(full)) == full
 

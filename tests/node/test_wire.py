@@ -184,6 +184,8 @@ def test_topics_name_the_directed_edge():
     assert t.parse(t.all("coordinator")) == ("all", "coordinator", "")
     assert t.parse(t.state("z1")) == ("state", "z1", "")
     assert t.parse(t.status("z1")) == ("status", "z1", "")
+    assert t.parse(t.run()) == ("run", "coordinator", "")
+    assert t.parse(t.answer()) == ("answer", "coordinator", "")
 
 
 @given(
@@ -204,7 +206,15 @@ def test_any_other_topic_is_malformed(topic):
 def test_what_is_no_name_of_a_node_is_no_part_of_a_topic(name):
     """Some brokers take any text; a terminal would take an escape sequence as a command."""
     t = Topics("demo")
-    for topic in (t.state(name), t.status(name), t.all(name), t.edge(name, "z1"), t.edge("z1", name)):
+    for topic in (
+        t.state(name),
+        t.status(name),
+        t.run(name),
+        t.answer(name),
+        t.all(name),
+        t.edge(name, "z1"),
+        t.edge("z1", name),
+    ):
         with pytest.raises(Malformed) as error:
             t.parse(topic)
         assert str(error.value).isprintable()

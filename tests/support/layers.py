@@ -118,6 +118,8 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         "coordinator",
         "report/drawings",
         "report",
+        "watch",
+        "enrolment",
         "simulation/recorders",
         "simulation/problems",
         "simulation",

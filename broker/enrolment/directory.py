@@ -1,0 +1,324 @@
+"""What stands in the directory of a fleet on its operator's machine.
+
+    fleet.yaml         the fleet's name, its broker's URL and kind, its scenario
+    identities.json    who is enrolled: names, roles, numbers, fingerprints, ends, who is put out
+    ca.key, ca.crt     the authority; the key belongs elsewhere
+    NAME.crt           a certificate an identity
+    scenario.yaml, coordinator.yaml, watch.yaml
+    broker/            all that a broker reads
+
+No private key of a box is ever here. That of the broker is, in broker/certs: it is made with the directory, and goes
+where broker/ goes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from hushgrid import deploy
+from hushgrid.broker.enrolment.authority import (
+    Authority,
+    Request,
+    check_name,
+    fingerprint,
+    now,
+    read_certificate,
+    write_key,
+)
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.ranges import Name
+from hushgrid.node.config.scenario import Scenario, load_scenario
+from hushgrid.node.config.watch import WATCH
+from hushgrid.node.durable import write_file
+from hushgrid.node.schema.sections import Section
+from hushgrid.node.schema.yaml_file import convert, read_yaml
+from hushgrid.node.transport.connect import parse_url
+from hushgrid.node.wire import COORDINATOR
+
+BrokerKind = Literal["mosquitto", "dynsec", "nats", "rabbitmq", "emqx"]
+Role = Literal["device", "coordinator", "watch", "broker"]
+BROKER = "broker"  #: the name in the broker's certificate
+CONNECTIONS = 64  #: that a broker takes at least
+ROLES: dict[str, Role] = {COORDINATOR: "coordinator", WATCH: "watch", BROKER: "broker"}
+
+
+class FleetFile(Section, frozen=True, kw_only=True):
+    """fleet.yaml."""
+
+    fleet: Name
+    broker: str  #: mqtts://host:port
+    kind: BrokerKind = "mosquitto"
+    scenario: str = "scenario.yaml"
+
+
+class Issued(msgspec.Struct, kw_only=True):
+    """One certificate that was made."""
+
+    serial: str  #: hexadecimal
+    fingerprint: str  #: of its key
+    begins: datetime
+    ends: datetime
+    revoked: datetime | None = None
+
+
+class Identity(msgspec.Struct, kw_only=True):
+    """One name, and its certificates: the newest last."""
+
+    name: str
+    role: Role
+    state: Literal["enrolled", "revoked"] = "enrolled"
+    certificates: list[Issued] = []
+
+    @property
+    def newest(self) -> Issued:
+        return self.certificates[-1]
+
+
+class FleetDirectory:
+    """The directory of one fleet. Every change is on the disk when its method returns."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises InputError if it is none."""
+        self.path = path
+        if not (path / "fleet.yaml").is_file():
+            raise InputError(f"{path}: found no fleet.yaml, expected a fleet's directory (hushgrid fleet init)")
+        file = convert(read_yaml(path / "fleet.yaml"), FleetFile, str(path / "fleet.yaml"))
+        self.fleet, self.broker, self.kind = file.fleet, file.broker, file.kind
+        self.scenario_file = path / file.scenario
+        self.identities = _identities(path / "identities.json")
+
+    @classmethod
+    def make(cls, path: Path, file: FleetFile, scenario: Path, ca_key: Path | None = None) -> FleetDirectory:
+        """A new one, with a new authority, whose key goes to `ca_key`, and the broker's own key and certificate.
+
+        Raises InputError if it is there, or something is wrong.
+        """
+        host = _host(file.broker)
+        load_scenario(scenario)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise InputError(f"{path}: found an existing path, expected a new directory")
+        key_file = ca_key or path / "ca.key"
+        if key_file.exists():
+            raise InputError(f"{key_file}: found an existing file, expected none: it may be another fleet's key")
+        (path / "broker" / "certs").mkdir(mode=0o700, parents=True)
+        _copy_scenario(scenario, path)
+        authority = Authority.make(file.fleet)
+        write_key(authority.key, key_file)
+        write_file(path / "ca.crt", authority.certificate.public_bytes(Encoding.PEM))
+        write_file(path / "identities.json", b"{}")
+        lines = [f"{key}: {value}\n" for key, value in msgspec.structs.asdict(file).items()]
+        write_file(path / "fleet.yaml", "".join(lines).encode())
+        made = cls(path)
+        key = ec.generate_private_key(ec.SECP256R1())
+        write_key(key, path / "broker" / "certs" / "broker.key")
+        made._put(BROKER, authority.sign_server(BROKER, key.public_key(), host))
+        made._write_list(authority)
+        return made
+
+    # --- who is there ---
+
+    def names(self) -> list[str]:
+        """Every name that has been enrolled, sorted; those that were put out too."""
+        return sorted(self.identities)
+
+    def identity(self, name: str) -> Identity:
+        """Raises InputError if it has never been enrolled."""
+        if name not in self.identities:
+            raise InputError(f"{self.path}: found no {name}, expected one of {', '.join(self.names())}")
+        return self.identities[name]
+
+    def certificate(self, name: str) -> x509.Certificate:
+        """The newest one of a name. Raises InputError if it has none."""
+        self.identity(name)
+        return read_certificate(self.path / f"{name}.crt")
+
+    def authority(self, ca_key: Path | None = None) -> Authority:
+        """By the key in `ca_key` [ca.key of this directory]. Raises InputError if it is not there."""
+        return Authority.read(ca_key or self.path / "ca.key", self.path / "ca.crt")
+
+    def scenario(self) -> Scenario:
+        """Raises InputError if it is wrong."""
+        return load_scenario(self.scenario_file)
+
+    def members(self) -> list[str]:
+        """The nodes of the scenario. Raises InputError if it is wrong."""
+        scenario = self.scenario()
+        nodes: list[str] = scenario.kind.public(scenario, str(self.scenario_file)).nodes
+        return nodes
+
+    # --- who comes and goes ---
+
+    def enrol(self, name: str, request: Request, authority: Authority) -> x509.Certificate:
+        """A first certificate for `name`, or the first after it was put out.
+
+        Raises InputError if the request is for another name, or the name is enrolled.
+        """
+        self._check(name, request)
+        if name in self.identities and self.identities[name].state == "enrolled":
+            raise InputError(
+                f"{name}: found it enrolled, expected a new name (hushgrid fleet renew {self.path} {name})"
+            )
+        return self._signed(name, request, authority)
+
+    def renew(self, name: str, request: Request, authority: Authority, now_only: bool = False) -> x509.Certificate:
+        """A further certificate for a name that is enrolled. The older ones stay valid, unless `now_only`."""
+        self._check(name, request)
+        identity = self.identity(name)
+        if identity.state != "enrolled":
+            raise InputError(f"{name}: found it revoked, expected one that is enrolled (hushgrid fleet enrol)")
+        older = list(identity.certificates)
+        signed = self._signed(name, request, authority)
+        if now_only:
+            self.retire(older, authority)
+        return signed
+
+    def retire(self, certificates: list[Issued], authority: Authority) -> None:
+        """Puts certificates on the list of revoked ones."""
+        for one in certificates:
+            one.revoked = one.revoked or now()
+        self._save()
+        self._write_list(authority)
+
+    def revoke(self, name: str, authority: Authority) -> Identity:
+        """Puts a name out: all its certificates are on the list. Raises InputError if it is not enrolled."""
+        identity = self.identity(name)
+        identity.state = "revoked"
+        self.retire(identity.certificates, authority)
+        return identity
+
+    def _check(self, name: str, request: Request) -> None:
+        check_name(name)
+        if request.name != name:
+            raise InputError(f"the request: found it for {request.name or 'nobody'}, expected one for {name}")
+
+    def _signed(self, name: str, request: Request, authority: Authority) -> x509.Certificate:
+        if name == BROKER:
+            signed = authority.sign_server(name, request.key, _host(self.broker))
+            (self.path / "broker" / "certs" / "broker.key").unlink(missing_ok=True)  # no longer the certificate's
+        else:
+            signed = authority.sign(name, request.key)
+        self._put(name, signed)
+        return signed
+
+    def _put(self, name: str, signed: x509.Certificate) -> None:
+        """Makes a certificate the newest of a name, on the disk."""
+        identity = self.identities.setdefault(name, Identity(name=name, role=ROLES.get(name, "device")))
+        identity.state = "enrolled"
+        issued = Issued(
+            serial=f"{signed.serial_number:x}",
+            fingerprint=fingerprint(signed.public_key()),
+            begins=signed.not_valid_before_utc,
+            ends=signed.not_valid_after_utc,
+        )
+        identity.certificates = [*identity.certificates, issued]
+        pem = signed.public_bytes(Encoding.PEM)
+        write_file(self.path / f"{name}.crt", pem)
+        if name == BROKER:
+            write_file(self.path / "broker" / "certs" / "broker.crt", pem)
+        self._save()
+
+    def _save(self) -> None:
+        write_file(self.path / "identities.json", msgspec.json.format(msgspec.json.encode(self.identities), indent=1))
+
+    def _write_list(self, authority: Authority) -> None:
+        issued = [one for identity in self.identities.values() for one in identity.certificates]
+        content = authority.revoked((int(one.serial, 16), one.revoked) for one in issued if one.revoked is not None)
+        write_file(self.path / "broker" / "crl.pem", content)
+
+    # --- for the machines ---
+
+    def hand_over(self, name: str, folder: Path) -> None:
+        """Copies a name's certificate and the authority's to where its key is."""
+        for file in (f"{name}.crt", "ca.crt"):
+            shutil.copyfile(self.path / file, folder / file)
+
+    def write_coordinator(self, certs: Path | None = None) -> None:
+        """coordinator.yaml and watch.yaml. `certs`: the folder of their keys [certs beside the file]."""
+        folder = Path("certs") if certs is None else certs.resolve()
+        for name in (COORDINATOR, WATCH):
+            text = (deploy.FOLDER / f"{name}.yaml").read_text()
+            text = re.sub("^fleet: .*$", f"fleet: {self.fleet}", text, flags=re.M)
+            text = re.sub("^broker: .*$", f"broker: {self.broker}", text, flags=re.M)
+            text = re.sub(r"\bcerts/", f"{folder}/", text)
+            text = re.sub("^members: .*$", f"members: [{', '.join(self.members())}]", text, flags=re.M)
+            write_file(self.path / f"{name}.yaml", text.encode())
+
+    def write_broker(self) -> None:
+        """broker/, from the scenario and who is enrolled: configuration and access list. Its certificate, key and
+        list of revoked are written where they change. Raises InputError if the scenario is wrong.
+        """
+        place = (self.path / "broker").resolve()
+        shutil.copyfile(self.path / "ca.crt", place / "certs" / "ca.crt")
+        members = self.members()
+        text = (deploy.FOLDER / "mosquitto.conf").read_text().replace("/etc/mosquitto", str(place))
+        # For twice as many as there are, each twice because a broken connection may linger: no restart as it grows.
+        connections = max(CONNECTIONS, 4 * (len(members) + 2))
+        text = re.sub("^max_connections .*$", f"max_connections {connections}", text, flags=re.M)
+        text = re.sub("^listener .*$", f"listener {parse_url(self.broker).port}", text, flags=re.M)
+        if os.geteuid() == 0:
+            text = re.sub("^user .*$", "user root", text, flags=re.M)  # whose files these are
+        write_file(place / "mosquitto.conf", text.encode())
+        write_file(place / "hushgrid.acl", _star(self.fleet, members).encode())
+
+
+def _star(fleet: str, members: list[str]) -> str:
+    block = (deploy.FOLDER / "acl").read_text()
+    parts = re.split("(?m)^(?=user |# Whoever)", block)
+    one = next(part for part in parts if part.startswith("user z1\n"))
+    coordinator = next(part for part in parts if part.startswith("user coordinator\n"))
+    rest = [part for part in parts if part.startswith(("# Whoever", "user watch"))]
+    blocks = [coordinator, *(re.sub(r"\bz1\b", name, one) for name in members), *rest]
+    return "".join(blocks).replace("hushgrid/1/demo/", f"hushgrid/1/{fleet}/")
+
+
+def _identities(file: Path) -> dict[str, Identity]:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, Identity])
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}, expected the fleet's identities") from None
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise InputError(f"{file}: {error}, expected the fleet's identities") from None
+
+
+def _host(broker: str) -> str:
+    address = parse_url(broker)
+    if not address.tls:
+        raise InputError(f"--broker: found {broker}, expected mqtts://host:port: certificates need TLS")
+    return address.host
+
+
+def _copy_scenario(file: Path, directory: Path) -> None:
+    """The scenario, and the files that it names below its own folder."""
+    shutil.copyfile(file, directory / "scenario.yaml")
+    for text in _texts(read_yaml(file)):
+        source = file.parent / text
+        if Path(text).is_absolute() or not source.is_file() or "\0" in text:
+            continue
+        target = directory / text
+        if ".." in Path(text).parts:
+            raise InputError(f"{file}: found {text}, expected a file below the scenario's folder, or an absolute path")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text in a document."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)

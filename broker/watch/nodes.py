@@ -1,0 +1,107 @@
+"""A fleet as its broker shows it to the identity `watch`: the births and statuses that stand there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from hushgrid.kernels.errors import Stopped
+from hushgrid.kernels.machine import Malformed
+from hushgrid.node import status, wire
+from hushgrid.node.config.watch import WATCH, WatchConfig
+from hushgrid.node.status import Status
+from hushgrid.node.transport.link import Message
+from hushgrid.node.transport.mqtt import MqttLink
+from hushgrid.node.wire import COORDINATOR, Birth, Death, Progress, Topics
+
+REACH_S = 10.0  #: for the broker to take us
+QUIET_S = 0.5  #: without a further message, after which everything that stands there has come
+LONGEST_S = 10.0  #: for all of it
+
+
+class FleetNode(NamedTuple):
+    """One node, as the broker shows it."""
+
+    name: str
+    birth: Birth | None  #: None: it is not connected, or says nothing that this program reads
+    dead: bool  #: its connection has broken
+    status: Status | None
+    progress: Progress | None  #: the coordinator's
+    gone: str | None  #: since when it is not connected, if somebody knows
+
+    @property
+    def there(self) -> bool:
+        """Whether it is connected. A coordinator has no birth: it has said something, and not that it has ended."""
+        if self.name == COORDINATOR:
+            return self.status is not None and self.status.state != "off" and not self.dead
+        return self.birth is not None
+
+
+def look(config: WatchConfig, quiet_s: float = QUIET_S) -> dict[str, FleetNode]:
+    """Every node of a fleet, by name; the coordinator too. Raises Stopped if the broker is not there,
+    or refuses `watch`.
+    """
+    topics = Topics(config.fleet)
+    link = MqttLink(
+        config.broker,
+        WATCH,
+        username=WATCH,
+        tls=config.tls,
+        subscriptions=[topics.state("+"), topics.status("+")],
+        persistent=False,
+    )
+    link.connect(REACH_S)
+    try:
+        payloads = _gathered(link.poll, quiet_s)
+        if link.refused:
+            topic, reason = link.refused[0]
+            raise Stopped(f"broker {config.broker}: refuses {topic} to {WATCH}: {reason}")
+    finally:
+        link.close()
+    return fleet(topics, payloads)
+
+
+def _gathered(poll: Callable[[float], list[Message]], quiet_s: float) -> dict[str, bytes]:
+    """The last payload on each topic, until nothing more comes."""
+    payloads: dict[str, bytes] = {}
+    end = time.monotonic() + LONGEST_S
+    quiet = time.monotonic() + quiet_s
+    while (now := time.monotonic()) < min(quiet, end):
+        for message in poll(min(quiet, end) - now):
+            quiet = time.monotonic() + quiet_s
+            payloads[message.topic] = message.payload
+    return payloads
+
+
+def fleet(topics: Topics, payloads: dict[str, bytes]) -> dict[str, FleetNode]:
+    """What stands on the topics of a fleet, by node. What does not decode, or speaks for another, is left out."""
+    presences: dict[str, wire.Presence] = {}
+    statuses: dict[str, Status] = {}
+    for topic, payload in payloads.items():
+        try:
+            kind, name, _ = topics.parse(topic)
+            if not payload:
+                continue
+            if kind == "state":
+                presences[name] = wire.decode_presence(payload)
+            elif (report := status.decode(payload)).node == name:
+                statuses[name] = report
+        except Malformed:
+            continue
+    centre = statuses.get(COORDINATOR)
+    known = sorted({*presences, *statuses} | set(centre.waits_for if centre else ()))
+    return {name: _seen(name, presences.get(name), statuses.get(name), centre) for name in known}
+
+
+def _seen(name: str, presence: wire.Presence | None, report: Status | None, centre: Status | None) -> FleetNode:
+    birth = presence if isinstance(presence, Birth) else None
+    if birth and report and report.session < birth.session:
+        report = None  # of an earlier start
+    gone = None
+    if birth is None:
+        gone = centre.gone.get(name) if centre else None
+        gone = report.at if report and report.state == "off" else gone
+    progress = presence if isinstance(presence, Progress) else None
+    dead = isinstance(presence, Death) and (report is None or report.session <= presence.session)
+    return FleetNode(name, birth, dead, report, progress, gone)

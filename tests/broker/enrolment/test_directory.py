@@ -1,0 +1,144 @@
+"""The directory of a fleet: who is enrolled, renewed, put out; and that no key of a box is ever in it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from hushgrid.broker.enrolment.authority import Authority, Request, request, write_key
+from hushgrid.broker.enrolment.directory import FleetDirectory, FleetFile
+from hushgrid.cli.main import main
+from hushgrid.kernels.errors import InputError
+from tests.support.paths import DEPLOY
+
+URL = "mqtts://broker.example:8883"
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    made = FleetDirectory.make(tmp_path / "F", FleetFile(fleet="demo", broker=URL), DEPLOY / "scenario.yaml")
+    made.write_coordinator()
+    made.write_broker()
+    return made
+
+
+def enrolled(fleet, box, name="z1"):
+    made = request(name, box)
+    return fleet.enrol(name, made, fleet.authority())
+
+
+def revoked(fleet):
+    read = x509.load_pem_x509_crl((fleet.path / "broker" / "crl.pem").read_bytes())
+    return {f"{one.serial_number:x}" for one in read}
+
+
+def test_the_directory_has_what_the_broker_reads_and_neither_the_authoritys_key_nor_a_boxs(fleet, tmp_path):
+    enrolled(fleet, tmp_path / "box")
+    files = {str(path.relative_to(fleet.path)) for path in fleet.path.rglob("*") if path.is_file()}
+    assert {name for name in files if name.startswith("broker/")} == {
+        "broker/mosquitto.conf", "broker/hushgrid.acl", "broker/crl.pem",
+        "broker/certs/ca.crt", "broker/certs/broker.crt", "broker/certs/broker.key",
+    }  # fmt: skip
+    assert {name for name in files if name.endswith(".key")} == {"ca.key", "broker/certs/broker.key"}
+    assert {"ca.crt", "z1.crt", "scenario.yaml", "coordinator.yaml", "watch.yaml"} <= files
+    assert (fleet.path / "ca.key").stat().st_mode & 0o077 == 0
+
+
+def test_identities_are_read_again_as_they_were_written(fleet, tmp_path):
+    signed = enrolled(fleet, tmp_path / "box")
+    again = FleetDirectory(fleet.path)
+    assert again.names() == ["broker", "z1"]
+    assert again.certificate("z1") == signed
+    written = json.loads((fleet.path / "identities.json").read_text())["z1"]
+    assert (written["name"], written["role"], written["state"]) == ("z1", "device", "enrolled")
+    assert written["certificates"][0]["serial"] == f"{signed.serial_number:x}"
+
+
+def test_a_name_is_enrolled_once_and_only_by_a_request_for_it(fleet, tmp_path):
+    made = request("z1", tmp_path / "box")
+    with pytest.raises(InputError, match=r"the request: found it for z1, expected one for z2"):
+        fleet.enrol("z2", made, fleet.authority())
+    fleet.enrol("z1", made, fleet.authority())
+    other = request("z1", tmp_path / "another")
+    with pytest.raises(InputError, match=r"z1: found it enrolled, .*renew"):
+        fleet.enrol("z1", other, fleet.authority())
+    assert fleet.certificate("z1").public_key() == made.key
+
+
+def test_after_a_renewal_both_certificates_are_good_or_the_new_one_alone(fleet, tmp_path):
+    first = enrolled(fleet, tmp_path / "1")
+    second = fleet.renew("z1", request("z1", tmp_path / "2"), fleet.authority())
+    assert revoked(fleet) == set()
+    fleet.renew("z1", request("z1", tmp_path / "3"), fleet.authority(), now_only=True)
+    assert revoked(fleet) == {f"{one.serial_number:x}" for one in (first, second)}
+
+
+def test_a_name_that_was_put_out_is_on_the_list_for_ever_and_may_be_enrolled_again(fleet, tmp_path):
+    lost = enrolled(fleet, tmp_path / "1")
+    fleet.revoke("z1", fleet.authority())
+    with pytest.raises(InputError, match=r"z1: found it revoked"):
+        fleet.renew("z1", request("z1", tmp_path / "2"), fleet.authority())
+    enrolled(fleet, tmp_path / "3")
+    assert revoked(fleet) == {f"{lost.serial_number:x}"}
+    fleet.revoke("z1", fleet.authority())
+    assert len(revoked(fleet)) == 2
+
+
+def test_the_authoritys_key_may_stand_elsewhere(tmp_path):
+    key = tmp_path / "stick.key"
+    fleet = FleetDirectory.make(tmp_path / "F", FleetFile(fleet="demo", broker=URL), DEPLOY / "scenario.yaml", key)
+    assert not (fleet.path / "ca.key").exists()
+    with pytest.raises(InputError, match=r"ca\.key: No such file or directory, .*--ca-key FILE"):
+        fleet.authority()
+    assert fleet.authority(key).certificate == x509.load_pem_x509_certificate((fleet.path / "ca.crt").read_bytes())
+
+
+# --- the commands: whatever is wrong is one line, exit code 2 ---
+
+
+def fails(capsys, *arguments: str | Path) -> str:
+    assert main(["fleet", *map(str, arguments)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_the_commands_make_a_fleet(tmp_path, capsys):
+    init = ["init", tmp_path / "F", "--fleet", "demo", "--broker", URL, "--scenario", DEPLOY / "scenario.yaml"]
+    assert main(["fleet", *map(str, init), "--here", str(tmp_path / "certs")]) == 0
+    assert main(["fleet", "request", "z1", "--out", str(tmp_path / "box")]) == 0
+    on_box = capsys.readouterr().out
+    csr = tmp_path / "box" / "z1.csr"
+    assert csr.read_text() in on_box
+    assert main(["fleet", "enrol", str(tmp_path / "F"), "z1", "--request", str(csr)]) == 0
+    at_operator = capsys.readouterr().out
+    fingerprint = Request.read(csr.read_bytes(), "").fingerprint
+    assert fingerprint in on_box
+    assert fingerprint in at_operator
+    assert main(["fleet", "list", str(tmp_path / "F")]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert [row.split()[0] for row in rows] == ["broker", "coordinator", "watch", "z1"]
+    assert {path.name for path in (tmp_path / "certs").glob("*.key")} == {"coordinator.key", "watch.key"}
+    assert "found an existing path" in fails(capsys, *init)
+
+
+def test_what_is_wrong_is_one_line(fleet, tmp_path, capsys):
+    here = fleet.path
+    request("z1", tmp_path / "box")
+    csr = tmp_path / "box" / "z1.csr"
+    assert "found no fleet.yaml" in fails(capsys, "list", tmp_path)
+    assert "No such file" in fails(capsys, "enrol", here, "z1", "--request", tmp_path / "none")
+    assert "expected one for z2" in fails(capsys, "enrol", here, "z2", "--request", csr)
+    assert "lower-case" in fails(capsys, "enrol", here, "Z1", "--request", csr)
+    assert "found no z1" in fails(capsys, "renew", here, "z1", "--request", csr)
+    assert "found no certificate request" in fails(capsys, "enrol", here, "z1", "--request", here / "ca.crt")
+    other = tmp_path / "other.key"
+    (here / "ca.key").rename(other)
+    assert "--ca-key FILE" in fails(capsys, "enrol", here, "z1", "--request", csr)
+    key = Authority.make("demo")
+    write_key(key.key, tmp_path / "foreign.key")
+    line = fails(capsys, "enrol", here, "z1", "--request", csr, "--ca-key", tmp_path / "foreign.key")
+    assert "found another key than that of" in line
+    init = ("init", tmp_path / "G", "--fleet", "demo", "--scenario", DEPLOY / "scenario.yaml", "--broker")
+    assert "expected mqtts://" in fails(capsys, *init, "mqtt://broker.example")
+    assert not (tmp_path / "G").exists()

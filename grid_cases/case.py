@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from hushgrid.grid_cases.elements.table import Floats as Floats
 from hushgrid.grid_cases.elements.table import Ints as Ints
 from hushgrid.grid_cases.elements.table import Table as Table
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,7 +161,7 @@ def loads(case: Case, buses: tuple[int, ...]) -> Floats:
     return np.concatenate([case.buses.p_d[places], case.buses.q_d[places]])
 
 
-def facts(case: Case) -> dict[str, Any]:
+def facts(case: Case) -> Document:
     """Counts, and sums in MW and MVAr."""
     base, lines = case.base_mva, case.lines
     p_max = case.generators.p_max.sum() * base

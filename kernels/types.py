@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,3 +13,4 @@ Matrix = NDArray[np.float64]  #: two
 Tensor = NDArray[np.float64]  #: three or more
 Index = NDArray[np.int64]  #: whole numbers: positions, counts
 Document = dict[str, Any]  #: of JSON or YAML, as it was read or is to be written: by its keys, of any depth
+DocumentView = Mapping[str, Any]  #: one that is only read

@@ -14,6 +14,7 @@ from hushgrid.broker.report.drawings.page import figure, paragraphs
 from hushgrid.broker.report.run_directory import Array, Run
 from hushgrid.broker.report.statement import Statement
 from hushgrid.broker.report.wording import wording_of
+from hushgrid.kernels.types import DocumentView
 
 WITHHELD = "withheld: it would be computed from raw data"
 
@@ -34,7 +35,7 @@ class _Charts:
         self.out: list[str] = []
         self.said_once: list[str] = []  #: of figures that do not change: in words instead of a chart
 
-    def add(self, title: str, caption: str, series: Mapping[str, Any], **how: Any) -> None:
+    def add(self, title: str, caption: str, series: DocumentView, **how: Any) -> None:
         drawn = plots.lines(f"c{len(self.out)}", title, self.rounds, series, xlabel=self.xlabel, **how)
         self.out.append(figure(title, drawn, caption))
 

@@ -6,12 +6,12 @@ hardly any load is left out and the AC power flow equations hold; else it is cal
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Any
 
 from hushgrid.broker.report.quality import WORD
+from hushgrid.kernels.types import DocumentView
 from hushgrid.node.problems.power_flow.section import VOLL
 
 UNSERVED = 0.01  #: of the load; a dispatch that leaves out more is no set-points
@@ -144,7 +144,7 @@ class Dispatch:
         return ", ".join([*clauses, *self.lost, self.agreed])
 
 
-def dispatch_of(result: Mapping[str, Any], voll: float | None, noisy: bool) -> Dispatch:
+def dispatch_of(result: DocumentView, voll: float | None, noisy: bool) -> Dispatch:
     """The dispatch that result.json tells of. voll: None is the default."""
     ac = result.get("ac") or {}
     status = str(ac.get("status") or "")
@@ -161,7 +161,7 @@ def dispatch_of(result: Mapping[str, Any], voll: float | None, noisy: bool) -> D
     )
 
 
-def _bound(result: Mapping[str, Any]) -> float | None:
+def _bound(result: DocumentView) -> float | None:
     """Proven; of a run directory of before there was one, the optimum of the relaxation, where zones agree and it is
     known.
     """
@@ -171,12 +171,12 @@ def _bound(result: Mapping[str, Any]) -> float | None:
     return value - known if (result.get("quality") or {}).get("verdict") == "agreed" else None
 
 
-def feasible(result: Mapping[str, Any]) -> bool:
+def feasible(result: DocumentView) -> bool:
     """Whether result.json tells of a dispatch that satisfies the AC power flow equations."""
     return bool((result.get("ac") or {}).get("status") == SOLVED)
 
 
-def _power(figures: Mapping[str, Any]) -> Power | None:
+def _power(figures: DocumentView) -> Power | None:
     keys = ("objective", "generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw", "slack_mvar")
     values = [_number(figures.get(key)) for key in keys]
     return None if any(value is None for value in values) else Power(*(value for value in values if value is not None))

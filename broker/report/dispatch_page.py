@@ -18,11 +18,12 @@ from hushgrid.broker.report.drawings import gridmap, powermap
 from hushgrid.broker.report.drawings.numbers import MISSING, fixed, natural, number
 from hushgrid.broker.report.drawings.page import figure, paragraphs, table
 from hushgrid.broker.report.run_directory import Run, Setpoint
+from hushgrid.kernels.types import DocumentView
 
 if TYPE_CHECKING:
     from hushgrid.grid_cases.case import Case
 
-Row = Mapping[str, Any]
+Row = DocumentView
 
 #: Of the page; charts are drawn dark on white and turned over in the dark, hues kept.
 STYLE = (

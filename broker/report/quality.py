@@ -42,7 +42,7 @@ mode input the loads are perturbed once and then stand still: noise explains no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil, floor, isfinite, log, log10, sqrt
 from typing import Any, cast
@@ -58,6 +58,7 @@ from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.privacy.perturbation import Perturbation
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.optimality import Optimality
+from hushgrid.kernels.types import DocumentView
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.power_flow import gate as zone_gate
@@ -173,7 +174,7 @@ WORD = {
 }
 
 
-def sentence(quality: Mapping[str, Any], differing: str, feasible: bool = False) -> str:
+def sentence(quality: DocumentView, differing: str, feasible: bool = False) -> str:
     """The verdict's reason, from result.json's `quality`; "" where that is not one. `differing`:
     `wording.Wording.differ`.
 
@@ -216,7 +217,7 @@ def sentence(quality: Mapping[str, Any], differing: str, feasible: bool = False)
     return text + (f"; the step is {ratio:.2g} times its public bound" if ratio is not None else "")
 
 
-def proven(verdict: str, bound: Mapping[str, Any], differ: str) -> str:
+def proven(verdict: str, bound: DocumentView, differ: str) -> str:
     """What is known of the distance to the optimum, from `quality.bound` of result.json."""
     sure = f", at {100 * bound['confidence']:g} % confidence" if bound["confidence"] < 1 else ""
     point = "the optimum" if bound["convex"] else "a stationary point"

@@ -15,6 +15,7 @@ import numpy as np
 from hushgrid.broker.report import run_directory as rundir
 from hushgrid.grid_cases.setpoints import COLUMNS as SETPOINTS
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document, DocumentView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +48,7 @@ COUNTS = ("round", "messages", "bytes")  #: columns of whole numbers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Section(Mapping[str, Any]):
+class Section(DocumentView):
     """A section of result.json: its keys are attributes, and it is the mapping that stands in the file."""
 
     def __getitem__(self, key: str) -> Any:
@@ -88,7 +89,7 @@ class Privacy(Section):
 
     claimed: Bound | None  #: total of each node over the run; null if the run claims no privacy
     spent: Bound | None  #: of the node that spent most
-    adjacency: dict[str, Any] | None  #: the neighbouring relation, as in the scenario
+    adjacency: Document | None  #: the neighbouring relation, as in the scenario
     mechanism: str | None  #: laplace or gaussian
     accountant: str | None  #: pure-basic, pure-optimal, zcdp or gdp
     sampler: str | None  #: how the noise was drawn
@@ -238,18 +239,18 @@ class Result(Summary):
 
     def __init__(
         self,
-        summary: Mapping[str, Any],
+        summary: DocumentView,
         history: dict[str, list[float | int | None]],
         solution: dict[str, np.ndarray],
         setpoints: list[tuple[Any, ...]],
         trajectory: dict[str, np.ndarray] | None = None,
-        transcript: list[dict[str, Any]] | None = None,
+        transcript: list[Document] | None = None,
         path: Path | None = None,
         tables: Mapping[str, tuple[Sequence[str], list[tuple[Any, ...]]]] | None = None,
         case: Case | None = None,
     ) -> None:
         """Raises msgspec.ValidationError if `summary` is not what result.json holds."""
-        self.summary: dict[str, Any] = json.loads(json.dumps(summary))
+        self.summary: Document = json.loads(json.dumps(summary))
         super().__init__(**vars(msgspec.convert(self.summary, Summary)))
         self.history, self.solution, self.setpoints = history, solution, setpoints
         self.trajectory, self.transcript, self.path = trajectory, transcript, path
@@ -402,7 +403,7 @@ def _numbers(column: list[Any]) -> list[float | int]:
     return [int(number) for number in numbers] if all(isinstance(cell, int) for cell in column) else numbers
 
 
-def _row(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _row(row: DocumentView) -> tuple[Any, ...]:
     """A row of a table as it was before it was written."""
     return tuple("" if isinstance(v, float) and np.isnan(v) else v for v in row.values())
 

@@ -20,6 +20,7 @@ from hushgrid.grid_cases.case import Case
 from hushgrid.kernels.algorithms import registry
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern, walk_of
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document, DocumentView
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.registry import TAGS
 
@@ -76,17 +77,15 @@ class Run:
     """
 
     path: Path
-    result: Mapping[str, Any]
-    scenario: Mapping[str, Any]
+    result: DocumentView
+    scenario: DocumentView
     scenario_text: str
     algorithm: Algorithm
     columns: tuple[str, ...]
     history: Mapping[str, Array]
     solution: Mapping[str, NDArray[Any]]
     setpoints: tuple[Setpoint, ...]
-    tables: Mapping[
-        str, tuple[Mapping[str, Any], ...]
-    ]  #: rows by the name of the table: text, int, or float (NaN: empty)
+    tables: Mapping[str, tuple[DocumentView, ...]]  #: rows by the name of the table: text, int, or float (NaN: empty)
 
     @property
     def kind(self) -> Kind | None:
@@ -109,7 +108,7 @@ class Run:
         return self.algorithm.asks() == "statistic"
 
     @property
-    def privacy(self) -> Mapping[str, Any]:
+    def privacy(self) -> DocumentView:
         """The scenario's section; empty without one."""
         return self.scenario.get("privacy") or {}
 
@@ -203,7 +202,7 @@ def _algorithm(path: Path, section: Any) -> Algorithm:
     return algorithm
 
 
-def mapping(path: Path, parse: Callable[[str], Any]) -> Mapping[str, Any]:
+def mapping(path: Path, parse: Callable[[str], Any]) -> DocumentView:
     """A file that holds one mapping. Raises InputError, one line."""
     try:
         content = parse(path.read_text(encoding="utf-8"))
@@ -266,7 +265,7 @@ def _setpoints(path: Path) -> tuple[Setpoint, ...]:
     )
 
 
-def _tables(run_dir: Path) -> dict[str, tuple[dict[str, Any], ...]]:
+def _tables(run_dir: Path) -> dict[str, tuple[Document, ...]]:
     """The tables of a run at least cost, all of them or none; of a sum."""
     if (run_dir / "sum.csv").is_file():
         return {"sum": _table(run_dir / "sum.csv", SUMS["sum"])}
@@ -286,10 +285,10 @@ def _tables(run_dir: Path) -> dict[str, tuple[dict[str, Any], ...]]:
     return tables
 
 
-def _table(path: Path, columns: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+def _table(path: Path, columns: tuple[str, ...]) -> tuple[Document, ...]:
     rows = []
     for line, row in _rows(path, tuple(name for name in columns if name not in LATER)):
-        cells: dict[str, Any] = {}
+        cells: Document = {}
         for name in columns:
             if name not in row:
                 cells[name] = math.nan
@@ -318,11 +317,11 @@ def arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise InputError(f"{path}: found {error}, expected arrays as numpy.savez writes them") from None
 
 
-def transcript(path: Path) -> list[dict[str, Any]] | None:
+def transcript(path: Path) -> list[Document] | None:
     """The lines of transcript.jsonl, None if there is no such file. Raises InputError, one line."""
     if not path.is_file():
         return None
-    lines: list[dict[str, Any]] = []
+    lines: list[Document] = []
     with path.open("rb") as file:
         for k, line in enumerate(file, 1):
             try:

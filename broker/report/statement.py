@@ -16,6 +16,7 @@ from hushgrid.broker.report.drawings.numbers import MISSING, number
 from hushgrid.broker.report.run_directory import Run
 from hushgrid.broker.report.wording import Wording, part, wording_of
 from hushgrid.kernels.algorithms.base import gated
+from hushgrid.kernels.types import Document, DocumentView
 from hushgrid.node.problems import masking_words
 
 
@@ -38,7 +39,7 @@ class Statement:
     limits: tuple[tuple[str, str], ...]
 
 
-def standing(result: Mapping[str, Any]) -> str:
+def standing(result: DocumentView) -> str:
     """ "upheld" only where result.json says `upheld: true`; whatever cannot be read as a claim claims nothing."""
     upheld = (result.get("privacy") or {}).get("upheld")
     return "upheld" if upheld is True else "not upheld" if upheld is False else "not private"
@@ -55,7 +56,7 @@ ACCOUNTANTS = {
 def statement(run: Run, base_mva: float | None) -> Statement:
     """The statement that is true of this run. base_mva: MVA of one p.u., None where it is not known."""
     result, plan, wording = run.result, run.privacy, wording_of(run)
-    privacy: Mapping[str, Any] = result.get("privacy") or {}
+    privacy: DocumentView = result.get("privacy") or {}
     how = standing(result)
     mechanism = str(privacy.get("mechanism") or plan.get("mechanism") or "")
     claimed = privacy.get("claimed")
@@ -182,7 +183,7 @@ def _terms(how: str, run: Run, hidden: str, total: str, mechanism: str) -> tuple
     return tuple(terms) if privacy.get("claimed") is not None or how == "upheld" else ()
 
 
-def _nodes(privacy: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+def _nodes(privacy: DocumentView, plan: DocumentView) -> Document:
     """One row a node: claimed, spent, budget and what its ledger leaves of it."""
     budget = part(plan.get("budget"), "epsilon")
     rows = []

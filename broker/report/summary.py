@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from hushgrid.broker.report import dispatch, quality
 from hushgrid.broker.report.network import walk_words
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.report.wording import WORDINGS
+from hushgrid.kernels.types import Document, DocumentView
 from hushgrid.node.columns import columns
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.problems import masking_words
@@ -85,7 +83,7 @@ def text(result: Result, scenario: Scenario) -> str:
     return f"{title}\n{columns(rows, indent=2)}"
 
 
-def left_of(r: Mapping[str, Any]) -> str:
+def left_of(r: DocumentView) -> str:
     """What of the nodes that are lost is in the problem that was solved."""
     stays = [name for name in r["lost"] if name in (r.get("solved") or r["lost"])]
     if not stays:
@@ -93,13 +91,13 @@ def left_of(r: Mapping[str, Any]) -> str:
     return f"what {', '.join(stays)} had added stays in the problem"
 
 
-def finished(r: Mapping[str, Any]) -> str:
+def finished(r: DocumentView) -> str:
     """The rounds of averaging that a run ended with."""
     k = (r.get("finish") or {}).get("gossip")
     return f", then {k} of averaging" if k else ""
 
 
-def test(r: Mapping[str, Any]) -> str:
+def test(r: DocumentView) -> str:
     """The models on the rows of `problem.test`, in one sentence."""
     rows, errors = r["test"], [r[key] for key in r if key.startswith("test_error_") and r[key] is not None]
     between = "" if not errors else f", {figure(min(errors))} to {figure(max(errors))} of the nodes' own"
@@ -109,7 +107,7 @@ def test(r: Mapping[str, Any]) -> str:
     )
 
 
-def privacy(r: dict[str, Any]) -> str:
+def privacy(r: Document) -> str:
     """The claim in one sentence."""
     p = r["privacy"]
     if p["claimed"] is None:
@@ -132,7 +130,7 @@ def privacy(r: dict[str, Any]) -> str:
     return sentence + ("; budget counted for this run only" if p["ledgers"] == "run" else "")
 
 
-def bound(value: dict[str, Any]) -> str:
+def bound(value: Document) -> str:
     """epsilon and delta of a result, epsilon None being unbounded."""
     epsilon = "unbounded epsilon" if value["epsilon"] is None else f"epsilon {value['epsilon']:.6g}"
     return epsilon + (f", delta {value['delta']:g}" if value.get("delta") else "")

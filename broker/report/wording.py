@@ -18,6 +18,7 @@ from hushgrid.broker.report.drawings.numbers import MISSING, number
 from hushgrid.broker.report.run_directory import Run
 from hushgrid.kernels.algorithms.base import UNITS, gated
 from hushgrid.kernels.problems.statistics import STATISTICS
+from hushgrid.kernels.types import DocumentView
 from hushgrid.node.schema.sections import Change
 
 Limit = tuple[str, str]  #: what is not protected: its title, and a sentence
@@ -387,7 +388,7 @@ def wording_of(run: Run) -> Wording:
 SLOPE = {"logistic": 1.0, "softmax": sqrt(2)}
 
 
-def clipping(problem: Mapping[str, Any], clip: float, mechanism: str) -> str:
+def clipping(problem: DocumentView, clip: float, mechanism: str) -> str:
     """What clipping does to what is computed."""
     kind, R = str(problem.get("kind")), problem.get("row_bound")
     if mechanism == "gaussian" and kind in SLOPE and isinstance(R, int | float) and SLOPE[kind] * R <= clip:

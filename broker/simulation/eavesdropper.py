@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
-from typing import Any
 
+from hushgrid.kernels.types import Document
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import ROOT, Topics
 
@@ -17,7 +17,7 @@ class Eavesdropper:
 
     def __init__(self, fleet: str) -> None:
         self.topics = Topics(fleet)
-        self.lines: list[dict[str, Any]] = []
+        self.lines: list[Document] = []
 
     def __call__(self, topic: str, payload: bytes) -> None:
         _, src, dst = self.topics.parse(topic)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -34,6 +34,7 @@ from hushgrid.broker.simulation.setup import prepare
 from hushgrid.kernels.algorithms.registry import PLUGGED
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.privacy.accounting import total_epsilon
+from hushgrid.kernels.types import Document
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.budget import spent_in
@@ -45,7 +46,7 @@ from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.wire import COORDINATOR, Topics
 
-Transcript = list[dict[str, Any]] | None  #: every message, as the scenario asks for it
+Transcript = list[Document] | None  #: every message, as the scenario asks for it
 OUTCOME = "outcome.json"  #: in the run's own place: how the coordinator ended
 
 
@@ -339,7 +340,7 @@ def _mqtt(run: Started, broker: str, silent_s: float) -> tuple[str, Transcript]:
         return running.name, eavesdropper.lines if eavesdropper else None
 
 
-def _read(run: Started) -> tuple[str, list[tuple[int, float, int, int]], dict[str, dict[str, Any]], bytes | None]:
+def _read(run: Started) -> tuple[str, list[tuple[int, float, int, int]], dict[str, Document], bytes | None]:
     """Why the run ended, what travelled and the last state, from the coordinator's ledger; each node's account, from
     its own.
     """
@@ -368,7 +369,7 @@ def _paid(run: Started) -> str:
     return f"; spent of a node at most: epsilon {most:.6g}" if most else ""
 
 
-def _account(setup: Setup, ledger: Ledger, run: bytes) -> dict[str, Any]:
+def _account(setup: Setup, ledger: Ledger, run: bytes) -> Document:
     """One node: claimed, spent in this run, spent in its ledger over all runs, and what is left of its budget."""
     t = setup.plan.terms_of(ledger.node)
     if t is None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.kernels.types import Document, DocumentView, Matrix, Vector
 from hushgrid.node.problems.records.data import Arrays, even
 
 if TYPE_CHECKING:
@@ -86,14 +86,12 @@ def _numbers(name: object, values: NDArray[Any]) -> NDArray[np.float64]:
     return numbers
 
 
-def is_private(over: Mapping[str, Any]) -> bool:
+def is_private(over: DocumentView) -> bool:
     """Whether a caller's keys ask for privacy."""
     return any(key.split(".")[0] == "privacy" for key in over)
 
 
-def scenario_around(
-    table: Table, nodes: int, ranges: Ranges | None, over: Mapping[str, Any]
-) -> tuple[dict[str, Any], Table, str]:
+def scenario_around(table: Table, nodes: int, ranges: Ranges | None, over: DocumentView) -> tuple[Document, Table, str]:
     """The scenario of rows that come without one, the rows as it takes them, and what was done to them, in words.
 
     `over`: the caller's keys. A key below `privacy` makes the run private: then the ranges of columns, or a bound on

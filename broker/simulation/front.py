@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
@@ -19,6 +19,7 @@ from hushgrid.broker.simulation.progress import Progress
 from hushgrid.grid_cases import archive
 from hushgrid.grid_cases.case import Case
 from hushgrid.kernels.algorithms.registry import offer_installed, plug
+from hushgrid.kernels.types import DocumentView
 from hushgrid.node.config.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -29,12 +30,12 @@ __all__ = ["Result", "run"]
 
 
 def run(
-    scenario: Scenario | Mapping[str, Any] | str | Path | None = None,
+    scenario: Scenario | DocumentView | str | Path | None = None,
     transport: str = "memory",
     out: str | Path | None = None,
     state: str | Path | None = None,
     seed: int | None = None,
-    set: Mapping[str, Any] | None = None,
+    set: DocumentView | None = None,
     *,
     case: Case | str | Path | None = None,
     zones: int | Sequence[Sequence[int]] | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from hushgrid.broker.simulation.frames import (
     table_of_frame,
 )
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document, DocumentView
 from hushgrid.node.config.scenario import Scenario, scenario_from
 from hushgrid.node.problems.records.data import Arrays
 from hushgrid.node.schema.yaml_file import lay, read_yaml
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def lay_rows(raw: dict[str, Any], data: Iterable[tuple[ArrayLike, ArrayLike]]) -> Arrays:
+def lay_rows(raw: Document, data: Iterable[tuple[ArrayLike, ArrayLike]]) -> Arrays:
     """The pairs (A_i, b_i) as arrays; their shapes, which are public, are laid into the scenario `raw`.
     Raises InputError if it is wrong.
     """
@@ -50,7 +51,7 @@ def lay_rows(raw: dict[str, Any], data: Iterable[tuple[ArrayLike, ArrayLike]]) -
     return Arrays(arrays)
 
 
-def lay_graph(raw: dict[str, Any], graph: Graph) -> None:
+def lay_graph(raw: Document, graph: Graph) -> None:
     """The graph's edges, laid into the scenario `raw` as its network. Its node i is n<i>.
     Raises InputError if it is wrong.
     """
@@ -107,9 +108,9 @@ class Inputs(NamedTuple):
 
 
 def load_inputs(
-    scenario: Scenario | Mapping[str, Any] | str | Path | None,
+    scenario: Scenario | DocumentView | str | Path | None,
     seed: int | None,
-    over: Mapping[str, Any] | None,
+    over: DocumentView | None,
     inputs: Inputs,
 ) -> tuple[Scenario, Arrays | None, str]:
     """The checked scenario, its nodes' rows if the caller has them, and its name in errors. Raises InputError."""
@@ -150,19 +151,19 @@ def load_inputs(
     return scenario_from(raw, file, base), arrays, file
 
 
-def read_scenario(scenario: Mapping[str, Any] | str | Path) -> tuple[dict[str, Any], str, Path]:
+def read_scenario(scenario: DocumentView | str | Path) -> tuple[Document, str, Path]:
     """The scenario's mapping, its name in errors, and what its paths are relative to. Raises InputError."""
     if not isinstance(scenario, Mapping):
         path = find(scenario)
         return read_yaml(path), str(path), path.parent
     try:
-        raw: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(scenario), type=dict[str, Any])
+        raw: Document = msgspec.json.decode(msgspec.json.encode(scenario), type=Document)
     except TypeError as error:
         raise InputError(f"scenario: {error}, expected what a YAML file can hold") from None
     return raw, "scenario", Path()
 
 
-def _nodes_of(raw: Mapping[str, Any], graph: Graph | None) -> int | None:
+def _nodes_of(raw: DocumentView, graph: Graph | None) -> int | None:
     """How many nodes a scenario, or the graph beside it, says that there are."""
     if graph is not None:
         return len(graph)
@@ -171,7 +172,7 @@ def _nodes_of(raw: Mapping[str, Any], graph: Graph | None) -> int | None:
     return next((nodes for nodes in each if isinstance(nodes, int)), None)
 
 
-def grid_scenario(zones: int | Sequence[Sequence[int]] | None, over: Mapping[str, Any]) -> dict[str, Any]:
+def grid_scenario(zones: int | Sequence[Sequence[int]] | None, over: DocumentView) -> Document:
     """The scenario of a case that comes without one: least cost over its zones. Raises InputError."""
     if zones is None and "problem.zones" not in over:
         raise InputError("zones: missing, expected the number of zones, or each zone's bus numbers")

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from math import inf
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 import msgspec
 from msgspec import Struct
@@ -29,6 +29,7 @@ from hushgrid.broker.simulation.recorders.answers import traced
 from hushgrid.broker.simulation.setup import setup_of
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import HushgridError, Stopped, failure, printable
+from hushgrid.kernels.types import Document
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.runtime.event_loop import REACH_S as BEGIN_S
@@ -60,7 +61,7 @@ class Child(Struct, frozen=True, kw_only=True):
     broker: str
     beginning: dict[str, str] = {}  #: what the coordinator is told of where the run begins
     source: str = ""  #: where the coordinator finds the public part of the problem that no plan carries
-    data: dict[str, Any] = {}  #: what the kind of problem makes the node from
+    data: Document = {}  #: what the kind of problem makes the node from
     plan: str = ""
     seed: int | None = None
     budget: Budget | None = None

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from hushgrid.broker.report.build import build
 from hushgrid.broker.report.result import Result
 from hushgrid.grid_cases.setpoints import COLUMNS
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import DocumentView
 
 
 def default_out(name: str) -> Path:
@@ -42,7 +43,7 @@ def check_place(path: Path, option: str) -> None:
         raise InputError(f"{option} {path}: found that {nearest} is {what}, expected a place for a directory")
 
 
-def write(result: Result, scenario: Mapping[str, Any], copies: Sequence[Path], out: Path) -> None:
+def write(result: Result, scenario: DocumentView, copies: Sequence[Path], out: Path) -> None:
     """The run directory, complete or not at all: it is built beside its place, then renamed into it.
 
     scenario: the resolved one. copies: ledgers, and files that the scenario names.

@@ -21,6 +21,7 @@ from hushgrid.kernels import walks
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.ranges import FAR, MOST, Count, Gossip, Node
+from hushgrid.kernels.types import DocumentView
 
 if TYPE_CHECKING:
     from hushgrid.kernels.patterns import masked, neighbours, star
@@ -44,7 +45,7 @@ UNITS: Mapping[Pattern, str] = {
 #: The walk of a token.
 Way = Literal["random", "metropolis", "hamiltonian"] | Annotated[tuple[Node, ...], Meta(max_length=MOST)]
 CHANCE = {"random": walks.simple, "metropolis": walks.metropolis}  #: the weights of a walk that is left to chance
-Keys = Mapping[str, Any]  #: keys of a scenario's section, with their values
+Keys = DocumentView  #: keys of a scenario's section, with their values
 
 
 class Finish(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

@@ -30,11 +30,11 @@ disorder as over equal ones (`hushgrid bench timing`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, frexp, inf, log2, nan, nextafter, sqrt
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import ENTRIES
-from hushgrid.kernels.types import Index, Matrix, Vector
+from hushgrid.kernels.types import DocumentView, Index, Matrix, Vector
 
 Order = Literal[1, 2]  #: of the norm: 1 under Laplace noise, 2 under Gaussian
 Column = Annotated[int, Meta(ge=0, le=ENTRIES)]
@@ -74,7 +74,7 @@ class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, t
     shortened: ClassVar[bool] = True  #: a record's columns are shortened to c; else it counts once, and c is 1
     in_order: ClassVar[bool] = True  #: neighbouring entries belong together: a report draws them as bars
     plural: ClassVar[str]  #: what several of it are called
-    example: ClassVar[Mapping[str, Any]] = {}  #: keys with which audits and tests ask it
+    example: ClassVar[DocumentView] = {}  #: keys with which audits and tests ask it
 
     @property
     def name(self) -> str:
@@ -193,7 +193,7 @@ class Histogram(Statistic, tag_field="name", tag="histogram", frozen=True, kw_on
 
     shortened: ClassVar[bool] = False
     plural: ClassVar[str] = "histograms"
-    example: ClassVar[Mapping[str, Any]] = {"column": 0, "edges": [-1.0, 0.0, 1.0]}
+    example: ClassVar[DocumentView] = {"column": 0, "edges": [-1.0, 0.0, 1.0]}
     column: Column  #: which number of a record is counted: 0 to q - 1 its features, q its label
     edges: Edges  #: of the bins, ascending; what lies beyond is counted in the first or the last
 
@@ -304,7 +304,7 @@ class Mean(Total, tag_field="name", tag="mean", frozen=True, kw_only=True):
     """Their mean over all records."""
 
     plural: ClassVar[str] = "means"
-    example: ClassVar[Mapping[str, Any]] = {"nonnegative": True}
+    example: ClassVar[DocumentView] = {"nonnegative": True}
 
     def unit(self, features: int, rows: int) -> Vector:
         return np.full(self.size(features), 1 / rows)

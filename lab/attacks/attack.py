@@ -8,14 +8,13 @@ import shutil
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hushgrid.broker.report.run_directory import mapping
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import Declared
-from hushgrid.kernels.types import Document
+from hushgrid.kernels.types import Document, DocumentView
 from hushgrid.lab.attacks import registry
 from hushgrid.lab.attacks.answers import judged
 from hushgrid.lab.attacks.base import Attacked, Recovered
@@ -105,7 +104,7 @@ def behind(f: Declared, seen: Gradients) -> Rows:
     return rows_of(f, seen) if seen.what == "gradient" else behind_noise(f, seen)
 
 
-def _told(run_dir: Path) -> Mapping[str, Any]:
+def _told(run_dir: Path) -> DocumentView:
     path = run_dir / "result.json"
     if not path.is_file():
         raise InputError(f"{run_dir}: found no result.json, expected a run directory")
@@ -129,7 +128,7 @@ def _pictures(attacked: Attacked) -> dict[str, bytes]:
     return pictures
 
 
-def _write(run_dir: Path, attacked: Attacked, pictures: Mapping[str, bytes], summary: Mapping[str, Any]) -> None:
+def _write(run_dir: Path, attacked: Attacked, pictures: Mapping[str, bytes], summary: DocumentView) -> None:
     partial, place = run_dir / f".{PLACE}.partial-{os.getpid()}", run_dir / PLACE
     arrays: Document = dict(attacked.recovered.arrays)
     for node, seen in attacked.recovered.gradients.items():

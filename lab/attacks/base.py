@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.kernels.algorithms.base import Algorithm
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import DocumentView, Vector
 from hushgrid.lab.attacks.answers import Judged
 from hushgrid.lab.attacks.transcript import Transcript
 from hushgrid.lab.inversion.recovered import CONSISTENT, Gradients, Rows, What
@@ -86,7 +86,7 @@ class Attacked:
     truths: Mapping[str, Truth]  #: empty without --truth
     answers: Mapping[str, Judged]  #: of nodes whose gradients are a gate's noisy answers
     shape: tuple[int, int] | None
-    scores: Mapping[str, Any] | None
+    scores: DocumentView | None
 
     def beside(self, node: str) -> Pairs | None:
         """The rows of a node beside the true ones; None if these are not known."""

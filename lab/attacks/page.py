@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from html import escape
-from typing import Any
 
 from hushgrid.broker.report.drawings.page import document, facts, figure, paragraphs, section, table
+from hushgrid.kernels.types import DocumentView
 from hushgrid.lab.attacks.base import Attacked
 from hushgrid.lab.inversion.recovered import CONSISTENT
 
@@ -15,7 +15,7 @@ STYLE = "\nimg.rows { max-width: 100%; background: #fff; border: 1px solid var(-
 NODES = 40  #: rows of a table, at most
 
 
-def page(attacked: Attacked, pictures: Mapping[str, bytes], summary: Mapping[str, Any]) -> str:
+def page(attacked: Attacked, pictures: Mapping[str, bytes], summary: DocumentView) -> str:
     """The page. pictures: PNG files by name. summary: what `--json` prints."""
     name = str(summary["name"])
     sentences = "</p><p>".join(escape(text) for text in verdict(summary))
@@ -31,7 +31,7 @@ def page(attacked: Attacked, pictures: Mapping[str, bytes], summary: Mapping[str
     return document(f"{name} – hushgrid attack", "\n".join(body), STYLE, images=True)
 
 
-def verdict(summary: Mapping[str, Any]) -> list[str]:
+def verdict(summary: DocumentView) -> list[str]:
     """What was found, in sentences that are true of this run."""
     gradients, rows = summary["gradients"], summary["rows"]
     if summary["loads"]:
@@ -68,7 +68,7 @@ def verdict(summary: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def _masked(summary: Mapping[str, Any]) -> str:
+def _masked(summary: DocumentView) -> str:
     """Of sums over devices."""
     decoded = (
         f"{summary['sums']:,} sums of the gates' noisy answers over the devices are decoded, as the coordinator does"
@@ -81,7 +81,7 @@ def _masked(summary: Mapping[str, Any]) -> str:
     return f"{decoded}; they show no device's answer by itself, and the attack does not get behind them."
 
 
-def _answers(answers: Mapping[str, Any]) -> list[str]:
+def _answers(answers: DocumentView) -> list[str]:
     """Of the noise on the answers."""
     if not answers:
         return []
@@ -103,7 +103,7 @@ def _answers(answers: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def _behind(rows: list[Mapping[str, Any]]) -> str:
+def _behind(rows: list[DocumentView]) -> str:
     """What was found of the rows."""
     sure = [r for r in rows if r["consistent"]]
     tried = [r["residual"] for r in rows if not r["consistent"] and r["residual"] is not None]
@@ -122,7 +122,7 @@ def _behind(rows: list[Mapping[str, Any]]) -> str:
     return "No row is recovered: what was heard does not determine one."
 
 
-def _loads(summary: Mapping[str, Any]) -> list[str]:
+def _loads(summary: DocumentView) -> list[str]:
     """Of zones."""
     loads, sentences = summary["loads"], []
     consistent = [zone for zone in loads.values() if zone["consistent"]]
@@ -149,7 +149,7 @@ def _loads(summary: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def _about(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _about(summary: DocumentView) -> list[tuple[str, str]]:
     return [
         ("algorithm", str(summary["algorithm"])),
         ("variant", str(summary["variant"])),
@@ -160,7 +160,7 @@ def _about(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
-def _nodes(summary: Mapping[str, Any]) -> str:
+def _nodes(summary: DocumentView) -> str:
     lines = []
     nodes = list(dict.fromkeys((*summary["gradients"], *summary["rows"])))
     for node in nodes[:NODES]:
@@ -191,7 +191,7 @@ def _pictures(attacked: Attacked, pictures: Mapping[str, bytes]) -> str:
     return f'<div class="charts">{"".join(drawn)}</div>'
 
 
-def _scores(summary: Mapping[str, Any]) -> str:
+def _scores(summary: DocumentView) -> str:
     scores = summary["scores"]
     units = {
         "cosine": ("cosine, median", ".3f"), "psnr": ("PSNR, median, dB", ".1f"),

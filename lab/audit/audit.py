@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hushgrid.broker.simulation.setup import setup_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.routes import index
 from hushgrid.kernels.randomness import Entropy, counter_generator
+from hushgrid.kernels.types import DocumentView
 from hushgrid.lab.audit.answers import Answer
 from hushgrid.lab.audit.canaries import Canary, of_loads, of_rows, typical_row
 from hushgrid.lab.audit.games import Attack, Bound, Claim, play, power
@@ -64,7 +65,7 @@ class AuditResult(NamedTuple):
 
 
 def audited(
-    raw: Mapping[str, Any],
+    raw: DocumentView,
     file: str = "scenario",
     *,
     games: int | None = None,

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,7 @@ from hushgrid.broker.simulation import fleet
 from hushgrid.broker.simulation.front import run
 from hushgrid.kernels.errors import HushgridError
 from hushgrid.kernels.privacy.noise import Lattice
-from hushgrid.kernels.types import Document, Index, Vector
+from hushgrid.kernels.types import Document, DocumentView, Index, Vector
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.gate import Gate
@@ -156,7 +156,7 @@ LOADS: dict[str, Callable[[Vector], Vector]] = {
 LABELS = {"least-squares": (-1e6, 1e6), "logistic": (-1.0, 1.0)}
 
 
-def others(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+def others(raw: DocumentView) -> DocumentView:
     """The other data that a scenario's are compared with."""
     return LOADS if raw["problem"]["kind"] == "zones" else ROWS
 
@@ -286,9 +286,7 @@ class Interference(NamedTuple):
     control: list[str]  #: what differs where the gates' own answers are released: the comparison can fail
 
 
-def interference(
-    raw: Mapping[str, Any], base: Any = None, say: Callable[[str], None] = lambda text: None
-) -> Interference:
+def interference(raw: DocumentView, base: Any = None, say: Callable[[str], None] = lambda text: None) -> Interference:
     """The standing test on a scenario. Raises InputError; whatever else ends a run is compared as well."""
     plain = {**raw, "run": {**raw.get("run", {}), "record": "summary"}}
     plain.pop("seed", None)

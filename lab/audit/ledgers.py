@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from hushgrid.kernels.patterns.introductions import Introduction
 from hushgrid.kernels.patterns.masked import KeysAck, ResultAck
 from hushgrid.kernels.patterns.token import Token
 from hushgrid.kernels.privacy.accounting import Totals, spent_epsilon
+from hushgrid.kernels.types import DocumentView
 from hushgrid.lab.attacks.transcript import announced, envelopes
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
@@ -79,7 +80,7 @@ def compared(transcript: Path, ledgers: Sequence[Path]) -> list[Comparison]:
 # --- the wire ---
 
 
-def travelled(lines: Iterable[Mapping[str, Any]], file: str) -> Iterator[tuple[RunPlan, bytes, dict[str, int]]]:
+def travelled(lines: Iterable[DocumentView], file: str) -> Iterator[tuple[RunPlan, bytes, dict[str, int]]]:
     """(plan, id, answers that were heard of each node) of every run."""
     plans: dict[bytes, RunPlan] = {}
     numbers: dict[tuple[bytes, str], set[tuple[int, int]]] = defaultdict(set)

@@ -12,7 +12,7 @@ fixed beforehand, by what the claimed noise lets expect. Nothing is read of the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from hushgrid.kernels.privacy import auditing
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.kernels.privacy.noise import simulated
 from hushgrid.kernels.problems.losses import Loss
-from hushgrid.kernels.types import Document, Matrix, Vector
+from hushgrid.kernels.types import Document, DocumentView, Matrix, Vector
 from hushgrid.lab.attacks.transcript import parse
 from hushgrid.lab.audit.audit import SURE, terms_of
 from hushgrid.lab.audit.games import Claim
@@ -83,7 +83,7 @@ class OneRun(NamedTuple):
 
 
 def one_run(
-    raw: Mapping[str, Any],
+    raw: DocumentView,
     file: str = "scenario",
     *,
     canaries: int = CANARIES,
@@ -170,7 +170,7 @@ def again_at_the_gate(first: OneRun, coins: Iterator[np.random.Generator]) -> It
 
 
 def with_canaries(
-    raw: Mapping[str, Any], file: str, signs: Vector, node: str | None, base: Any
+    raw: DocumentView, file: str, signs: Vector, node: str | None, base: Any
 ) -> tuple[Document, list[tuple[Matrix, Vector]], int]:
     """The scenario over canaries, every node's rows, and the audited node's number. Raises InputError."""
     made = deepcopy(dict(raw))

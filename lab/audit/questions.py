@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from copy import deepcopy
 from math import inf
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid.kernels.errors import HushgridError, InputError, Refused
-from hushgrid.kernels.types import Document
+from hushgrid.kernels.types import Document, DocumentView
 from hushgrid.lab.audit.answers import Quiet
 from hushgrid.lab.audit.audit import prepared
 from hushgrid.lab.audit.interference import others, with_data
@@ -63,9 +63,7 @@ class Question(NamedTuple):
     same: bool  #: whether it is the same over all data sets
 
 
-def questions(
-    raw: Mapping[str, Any], file: str = "scenario", node: str | None = None, base: Any = None
-) -> list[Question]:
+def questions(raw: DocumentView, file: str = "scenario", node: str | None = None, base: Any = None) -> list[Question]:
     """What a device of the scenario says. Raises InputError."""
     scenario = scenario_from(deepcopy(dict(raw)), file, *(() if base is None else (base,)))
     if scenario.privacy is None or scenario.algorithm.variant != "guarded":

@@ -22,7 +22,7 @@ from hushgrid.broker.coordinator.schedule import Clocks
 from hushgrid.broker.simulation.memory import Delivery, MemoryBroker
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.grid_cases.zone.model import objective
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.lab.benchmarks.common.measure import ZONES, Row, Table, against, row
 from hushgrid.node.config.coordinator import Continuous, CoordinatorConfig
 from hushgrid.node.config.scenario import scenario_from
@@ -94,7 +94,7 @@ class Fleet:
         self.now = 0.0  #: s
         self.clocks = Clocks(lambda: self.now, lambda: 1.8e9 + self.now, lambda: "boot")
         run = keys.pop("run", Continuous(every="15min"))
-        patience: dict[str, Any] = {"wait_s": 30.0, "silent_s": 10.0}
+        patience: Document = {"wait_s": 30.0, "silent_s": 10.0}
         self.config = CoordinatorConfig(
             fleet=NAME, broker="mqtt://localhost", scenario="", state=str(directory), run=run, **(patience | keys)
         )
@@ -121,7 +121,7 @@ class Fleet:
             if isinstance(member := self.hub.endpoints.get(z), Member):
                 member.device = self._zone(z)
 
-    def interval(self, during: Callable[[Fleet], None] = lambda fleet: None) -> dict[str, Any]:
+    def interval(self, during: Callable[[Fleet], None] = lambda fleet: None) -> Document:
         """The next interval, once it is due. `during` is called before every message and tick; it may restart
         anybody.
         """
@@ -196,8 +196,8 @@ def scenario(
 ) -> ZoneSetup:
     """The zones of a case: in mode input at this epsilon, with this section of privacy, or without noise. ac: as in a
     scenario, of costs. `keys`: more of the algorithm's."""
-    of_costs: dict[str, Any] = {"loads": {"nonzero": "case"}, "ac": ac} if name == "consensus-admm" else {}
-    raw: dict[str, Any] = {
+    of_costs: Document = {"loads": {"nonzero": "case"}, "ac": ac} if name == "consensus-admm" else {}
+    raw: Document = {
         "hushgrid": 1,
         "name": NAME,
         "problem": {"kind": "zones", "case": case, "zones": ZONES[case]} | of_costs,
@@ -228,7 +228,7 @@ def households(setup: ZoneSetup) -> list[dict[str, Vector]]:
     return [{z: loads[:, buses].ravel() for z, buses in places.items()} for loads in day(case)]
 
 
-def figures(setup: ZoneSetup, changes: list[dict[str, Vector]], *, warm: bool) -> list[dict[str, Any]]:
+def figures(setup: ZoneSetup, changes: list[dict[str, Vector]], *, warm: bool) -> list[Document]:
     """The lines of a day's intervals; the first, which begins cold in any case, left out."""
     with fleet(setup, run=Continuous(every="15min", warm_start=warm)) as made:
         lines = []

@@ -25,6 +25,7 @@ import numpy as np
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.errors import HushgridError
+from hushgrid.kernels.types import Document
 from hushgrid.lab.examples import examples
 from hushgrid.node.problems.registry import KINDS
 
@@ -35,7 +36,7 @@ SHORT = {"case118.yaml": {"algorithm.rounds": 10}}
 HISTORY = ("round", "objective", "consensus_residual", "max_violation", "noise_l1", "messages", "bytes")
 
 RING = {"kind": "ring", "nodes": 4}
-LOGISTIC: dict[str, Any] = {
+LOGISTIC: Document = {
     "kind": "logistic",
     "data": {"synthetic": {"rows": 10, "features": 3}, "normalize": "unit-rows"},
     "row_bound": 1.0,
@@ -48,7 +49,7 @@ LAPLACE = {"adjacency": {"replace-one-record": {"clip": 1.0}}, "epsilon": 140.0}
 GAUSSIAN = LAPLACE | {"mechanism": "gaussian", "delta": 1e-5}
 
 
-def runs() -> Iterator[tuple[str, Any, dict[str, Any]]]:
+def runs() -> Iterator[tuple[str, Any, Document]]:
     """(name, scenario, overrides) of every run on record."""
     for path in sorted([*(ROOT / "scenarios").glob("*.yaml")]):
         if path.name != "ijcnn1.yaml":
@@ -71,7 +72,7 @@ def runs() -> Iterator[tuple[str, Any, dict[str, Any]]]:
                 problem = {"kind": "total", "data": AROUND["data"]}
             yield label, _scenario(problem, section, private, network), {}
     for mechanism in ("laplace", "gaussian"):
-        base: dict[str, Any] = {"adjacency": {"bounded-change": 0.01}, "epsilon": 50.0, "mechanism": mechanism}
+        base: Document = {"adjacency": {"bounded-change": 0.01}, "epsilon": 50.0, "mechanism": mechanism}
         base |= {"delta": 1e-5} if mechanism == "gaussian" else {}
         for mode, place, E in (
             ("input", "data", 1),
@@ -88,12 +89,12 @@ def runs() -> Iterator[tuple[str, Any, dict[str, Any]]]:
     yield "ladmm none", _scenario(ZONES, {"name": "ladmm", "rounds": 5, "variant": "none"}, None, None), {}
 
 
-def _scenario(problem: Any, algorithm: Any, privacy: Any, network: Any) -> dict[str, Any]:
+def _scenario(problem: Any, algorithm: Any, privacy: Any, network: Any) -> Document:
     raw = {"hushgrid": 1, "name": "golden", "seed": SEED, "problem": problem, "algorithm": algorithm}
     return raw | ({"privacy": privacy} if privacy else {}) | ({"network": network} if network else {})
 
 
-def digest(arrays: dict[str, Any]) -> str:
+def digest(arrays: Document) -> str:
     """Of arrays by name: their dtype, shape and bytes."""
     total = hashlib.sha256()
     for key in sorted(arrays):
@@ -102,7 +103,7 @@ def digest(arrays: dict[str, Any]) -> str:
     return total.hexdigest()[:24]
 
 
-def transcript(lines: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+def transcript(lines: list[Document]) -> dict[str, np.ndarray]:
     """What travelled, in order, by edge: topics and messages without what is random in them."""
     edges: dict[str, list[bytes]] = {}
     for line in lines:
@@ -150,7 +151,7 @@ def record() -> dict[str, dict[str, str]]:
     return digests
 
 
-def compare(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+def compare(one: Document, other: Document) -> list[str]:
     """What differs of the runs of the first record, a line each; a run that it does not know is new, and no
     difference.
     """

@@ -26,6 +26,7 @@ from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.broker.simulation.progress import Progress
 from hushgrid.broker.simulation.setup import prepare
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document
 from hushgrid.lab.benchmarks.common.bare import PATIENCE_S, processes
 from hushgrid.lab.benchmarks.common.measure import Row, Table, row
 from hushgrid.lab.benchmarks.fleet import attend, coordinate
@@ -92,8 +93,8 @@ def _commits() -> Iterator[list[str]]:
         Ledger.commit = commit  # type: ignore[method-assign]
 
 
-def _scenario(n: int, rounds: int, masked: bool) -> dict[str, Any]:
-    privacy: dict[str, Any] = {
+def _scenario(n: int, rounds: int, masked: bool) -> Document:
+    privacy: Document = {
         "mechanism": "gaussian",
         "accountant": "gdp",
         "epsilon": 10.0,
@@ -148,7 +149,7 @@ def _wired(n: int, rounds: int, masked: bool) -> Row:
     return row(f"round of {n}, {'masked' if masked else 'plain'}, {broker.name}", "ms", _taken(moments))
 
 
-def _member(url: str, fleet: str, name: str, data: dict[str, Any], place: str) -> None:
+def _member(url: str, fleet: str, name: str, data: Document, place: str) -> None:
     with closing(Ledger(Path(place) / f"{name}.ledger", name)) as ledger:
         attend(Member(fleet, RowSetup.node(name, data), ledger, None, simulated=Simulated()), url)
 

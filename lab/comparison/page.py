@@ -15,6 +15,7 @@ import yaml
 from hushgrid.broker.report.drawings import plots
 from hushgrid.broker.report.drawings.numbers import number
 from hushgrid.broker.report.drawings.page import document, facts, figure, paragraphs, section, table
+from hushgrid.kernels.types import DocumentView
 from hushgrid.lab.comparison.medians import Median, differences, groups, median, medians, numbers
 from hushgrid.lab.comparison.rows import FIGURES, TEXT, WHOLE
 
@@ -114,7 +115,7 @@ def _band(points: list[tuple[float, Median]]) -> plots.Band:
     return rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
 
 
-def of_sweep(runs: DataFrame, scenario: Mapping[str, Any]) -> str:
+def of_sweep(runs: DataFrame, scenario: DocumentView) -> str:
     """The page of a sweep. runs: a row a run, as `sweep` returns it; scenario: what was swept."""
     points, name = _Points(runs), str(scenario.get("name", "sweep"))
     names = qualities(runs)
@@ -255,7 +256,7 @@ def _refused(points: _Points) -> list[str]:
     return [section("What has no answer", listed)]
 
 
-def _scenario(points: _Points, scenario: Mapping[str, Any]) -> str:
+def _scenario(points: _Points, scenario: DocumentView) -> str:
     pairs = [(key, ", ".join(dict.fromkeys(number(_plain(v)) for v in points.runs[key]))) for key in points.over]
     seeds = sorted({*points.runs["seed"]})
     even = [*range(int(seeds[0]), int(seeds[-1]) + 1)] == [int(s) for s in seeds]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushgrid.broker.report.result import Result, Summary
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document, DocumentView
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -49,7 +50,7 @@ TEXT = (
 )
 
 
-def figures(result: Result) -> dict[str, Any]:
+def figures(result: Result) -> Document:
     """The columns FIGURES of a run; what a private run does not reveal is None."""
     privacy, quality = result.privacy, result.quality
     claimed, spent = privacy.claimed, privacy.spent
@@ -71,7 +72,7 @@ def figures(result: Result) -> dict[str, Any]:
     }
 
 
-def cells(row: Mapping[str, Any]) -> dict[str, str]:
+def cells(row: DocumentView) -> dict[str, str]:
     """A row as text: a float in full, nothing for None, one line each."""
     return {
         name: "" if v is None else repr(float(v)) if isinstance(v, float) else " ".join(str(v).split())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import yaml
@@ -16,6 +15,7 @@ from hushgrid.broker.report.result import Result
 from hushgrid.broker.report.run_directory import mapping
 from hushgrid.broker.report.summary import size
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import DocumentView
 from hushgrid.lab.comparison.rows import figures
 from hushgrid.node.columns import columns
 
@@ -135,7 +135,7 @@ class Compared:
         return f'<div class="charts">{"".join(drawn)}</div>' if drawn else paragraphs(["No round was completed."])
 
 
-def _promise(row: Mapping[str, Any]) -> str:
+def _promise(row: DocumentView) -> str:
     return number(row["epsilon"]) + (f", δ {row['delta']:g}" if row["delta"] else "")
 
 
@@ -148,7 +148,7 @@ def _short(value: str) -> str:
     return value if len(value) <= LONG else f"{value[: LONG - 3]}..."
 
 
-def flat(section: Mapping[str, Any], above: str = "") -> dict[str, str]:
+def flat(section: DocumentView, above: str = "") -> dict[str, str]:
     """A mapping's values as text, by dotted key."""
     leaves: dict[str, str] = {}
     for key, value in section.items():

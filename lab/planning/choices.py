@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
+from hushgrid.kernels.types import Document, DocumentView
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.schema.yaml_file import lay
 
@@ -41,9 +42,7 @@ class Choice(NamedTuple):
         return ", ".join([*parts, *["pointwise"] * self.pointwise]) or "-"
 
 
-def laid(
-    raw: Mapping[str, Any], choice: Choice, answers_to_rounds: Callable[[int], int], gossip: int = 0
-) -> dict[str, Any]:
+def laid(raw: DocumentView, choice: Choice, answers_to_rounds: Callable[[int], int], gossip: int = 0) -> Document:
     """The mapping of a scenario with a choice in it."""
     scenario = deepcopy(dict(raw))
     algorithm = scenario["algorithm"]
@@ -71,7 +70,7 @@ def laid(
     return scenario
 
 
-def scenario_key(raw: Mapping[str, Any]) -> str:
+def scenario_key(raw: DocumentView) -> str:
     """The key of the algorithm's section that is tuned; "": none."""
     return tuned_key(ALGORITHMS[raw["algorithm"]["name"]])
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
@@ -33,7 +33,7 @@ from msgspec import UNSET
 from hushgrid.kernels.algorithms.base import gossip_of, mechanisms, walk_of
 from hushgrid.kernels.algorithms.registry import PLUGGED, plug
 from hushgrid.kernels.errors import InputError, Stopped
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, DocumentView, Vector
 from hushgrid.lab.planning.choices import Choice, laid, rounds_by, tuned_key
 from hushgrid.lab.planning.shape import Shape, checked, without_data
 from hushgrid.lab.planning.trial import GOSSIP, Played, TrialTask, beside, made_of, plan_of, play
@@ -97,7 +97,7 @@ def pool(workers: int) -> Executor:
 class Search:
     """Plays choices on made-up rows, several at once, and remembers what came of them."""
 
-    def __init__(self, raw: dict[str, Any], shape: Shape, file: str, workers: int) -> None:
+    def __init__(self, raw: Document, shape: Shape, file: str, workers: int) -> None:
         """`raw`: a scenario without its data."""
         self.raw, self.shape, self.file = raw, shape, file
         self.scenario = scenario_from(deepcopy(raw), file)
@@ -205,11 +205,11 @@ class Search:
             longest *= sqrt(problem.features * (2 if problem.objective.kind == "softmax" else 1))
         return [round(longest * share, 4) for share in (0.7, 0.5, 0.35, 1.0)]
 
-    def besides(self, mechanism: str) -> list[dict[str, Any]]:
+    def besides(self, mechanism: str) -> list[Document]:
         """What is tried with the best of a mechanism, where the scenario says nothing of it: momentum,
         pointwise noise.
         """
-        algorithm, p, changes = self.scenario.algorithm, self.scenario.privacy, list[dict[str, Any]]()
+        algorithm, p, changes = self.scenario.algorithm, self.scenario.privacy, list[Document]()
         assert p is not None
         if getattr(algorithm, "momentum", None) is UNSET:
             changes += [{"momentum": m} for m in MOMENTA]
@@ -292,7 +292,7 @@ def line(search: Search, choice: Choice, seeds: Sequence[int], title: str = "") 
 
 
 def planned(
-    raw: Mapping[str, Any],
+    raw: DocumentView,
     file: str = "scenario",
     *,
     rows: int | None = None,

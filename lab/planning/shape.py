@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document, DocumentView
 from hushgrid.node.config.scenario import Scenario, scenario_from
 
 LARGEST = 2000  #: unknowns of an optimum, which takes their cube
@@ -20,7 +21,7 @@ class Shape(NamedTuple):
     unit: bool  #: every row is divided by its norm
 
 
-def checked(raw: Mapping[str, Any], file: str, rows: int | None, features: int | None) -> Shape:
+def checked(raw: DocumentView, file: str, rows: int | None, features: int | None) -> Shape:
     """The shape of a scenario that can be planned. Raises InputError."""
     plain = deepcopy(dict(raw))
     scenario = scenario_from(plain, file)
@@ -88,7 +89,7 @@ def shape_of(scenario: Scenario, rows: int | None, features: int | None, file: s
     return Shape(tuple(each), q, data.normalize is not None)
 
 
-def without_data(raw: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+def without_data(raw: DocumentView, shape: Shape) -> Document:
     """The scenario's mapping with its data on devices that nobody asks, and nothing that is a file."""
     scenario = deepcopy(dict(raw))
     for key in ("seed", "run"):

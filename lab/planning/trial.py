@@ -19,7 +19,7 @@ from hushgrid.kernels.privacy.noise import Lattice, simulated
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.problems.prox import Regularizer
-from hushgrid.kernels.types import Index, Matrix, Vector
+from hushgrid.kernels.types import Document, Index, Matrix, Vector
 from hushgrid.lab.planning import synthetic
 from hushgrid.lab.planning.shape import Shape
 from hushgrid.lab.planning.synthetic import Source
@@ -126,13 +126,13 @@ def made_of(shape: Shape, classes: int) -> tuple[int, ...]:
 
 
 class TrialTask(NamedTuple):
-    raw: dict[str, Any]  #: without data
+    raw: Document  #: without data
     shape: Shape
     seed: int
     file: str
 
 
-def plan_of(raw: dict[str, Any], file: str) -> RunPlan:
+def plan_of(raw: Document, file: str) -> RunPlan:
     """The plan that devices would get. Raises InputError."""
     scenario = scenario_from(raw, file)
     return make_plan(scenario, scenario.kind.public(scenario, file), file)

@@ -5,7 +5,7 @@ Noise has the law of the gate's, in floating point: single precision for sums ov
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -17,7 +17,7 @@ from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy import perturbation
 from hushgrid.kernels.problems.losses import Loss
-from hushgrid.kernels.types import Matrix, Tensor, Vector
+from hushgrid.kernels.types import DocumentView, Matrix, Tensor, Vector
 from hushgrid.lab.rollout.batch import rollout
 from hushgrid.lab.rollout.machines import AllowAll, device_iterates
 from hushgrid.node.config.scenario import scenario_from
@@ -119,7 +119,7 @@ class SideBySideGate:
         return np.array(way * (random.gamma(self.d) / np.linalg.norm(way)))
 
 
-def device_models(scenario: Mapping[str, Any], seeds: Sequence[int]) -> Tensor:
+def device_models(scenario: DocumentView, seeds: Sequence[int]) -> Tensor:
     """What each device has at the end of a scenario, before any rounds of averaging; shape (S, n, d).
 
     Raises InputError or Refused.

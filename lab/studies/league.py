@@ -24,7 +24,7 @@ from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation.problems.cache import using_cache
 from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.kernels.problems.centralised import optimum
-from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.kernels.types import Document, DocumentView, Matrix, Vector
 from hushgrid.lab.comparison.medians import Median, median
 from hushgrid.lab.rollout.side_by_side import device_models, thin
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, in_digits
@@ -164,14 +164,14 @@ class Tuned:
         self.title, self.graph = setting.title, setting.graph
         self.at_once = KnownPoints(directory / f"{cell.method.layout}.jsonl", seeds) if cell.method.at_once else None
 
-    def point(self, values: Mapping[str, float]) -> dict[str, Any]:
+    def point(self, values: Mapping[str, float]) -> Document:
         return self.cell.method.point(values, self.cell.epsilon, self.graph, averaged=False)
 
     def error(self, values: Mapping[str, float], seed: int) -> float | None:
         point = self.point(values)
         return self.at_once.error(point, seed) if self.at_once else self.known.error(point, seed, TARGETED)
 
-    def run(self, wanted: Mapping[str, Any]) -> None:
+    def run(self, wanted: DocumentView) -> None:
         """wanted: seeds by a point's values, as JSON."""
         points = [(self.point(json.loads(values)), seeds) for values, seeds in wanted.items()]
         if self.at_once:
@@ -199,7 +199,7 @@ class Tuned:
         return {name: median(np.array([f[name] for f in figures])) for name in FIGURES}
 
 
-def measured(title: str) -> dict[str, Any]:
+def measured(title: str) -> Document:
     return {name: partial(figure, name, title) for name in FIGURES}
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf, log
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.algorithms.mixing import metropolis
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.graphs import Graph, Network
-from hushgrid.kernels.types import Matrix
+from hushgrid.kernels.types import Document, DocumentView, Matrix
 from hushgrid.lab.studies.common.tuning import Axis, Search
 from hushgrid.lab.studies.lines import races
 from hushgrid.node.problems.records.data import Data, load
@@ -35,8 +34,8 @@ class Setting:
     """A problem, how its rows are dealt, and a network; in `scenario`s as they stand in a file."""
 
     title: str
-    problem: Mapping[str, Any]
-    network: Mapping[str, Any]
+    problem: DocumentView
+    network: DocumentView
     tests: str = ""  #: public rows
     methods: tuple[str, ...] | None = None  #: titles [all]
     epsilons: tuple[float, ...] = (1.0,)  #: of the whole run, a node
@@ -50,7 +49,7 @@ class Setting:
     def directory(self) -> str:
         return "".join(c if c.isalnum() else "-" for c in self.title.lower())
 
-    def scenario(self, layout: str) -> dict[str, Any]:
+    def scenario(self, layout: str) -> Document:
         """Without algorithm and privacy. layout: graph, star (around a coordinator), or curator (one who has all
         rows).
         """
@@ -82,7 +81,7 @@ class Setting:
         return path
 
 
-ADULT: dict[str, Any] = {
+ADULT: Document = {
     "kind": "logistic",
     "scale": SCALE,
     "l2": 0.001 * SCALE,
@@ -94,7 +93,7 @@ ADULT: dict[str, Any] = {
         "normalize": "unit-rows",
     },
 }
-MADE_UP: dict[str, Any] = {
+MADE_UP: Document = {
     "kind": "logistic",
     "scale": SCALE,
     "l2": 0.01 * SCALE,
@@ -127,7 +126,7 @@ MORE = (
     "star: FedAvg",
     "each alone",
 )
-GEOMETRIC: dict[str, Any] = {"kind": "geometric", "nodes": 8, "radius": 0.5, "seed": 11}
+GEOMETRIC: Document = {"kind": "geometric", "nodes": 8, "radius": 0.5, "seed": 11}
 RING = {"kind": "ring", "nodes": 8}
 SETTINGS = {
     s.title: s
@@ -156,9 +155,9 @@ class Method:
     """A line: what is fixed, and the lattice on which the rest is tuned."""
 
     title: str
-    algorithm: Mapping[str, Any]  #: of the scenario, without rounds
+    algorithm: DocumentView  #: of the scenario, without rounds
     start: Mapping[str, float]  #: dotted keys of the algorithm that are tuned, and where the walk begins
-    privacy: Mapping[str, Any] = field(default_factory=lambda: GAUSSIAN)  #: without epsilon and adjacency
+    privacy: DocumentView = field(default_factory=lambda: GAUSSIAN)  #: without epsilon and adjacency
     answers: int = 32  #: where the walk begins
     clips: bool = True  #: a minimiser's gate clips at the row bound and nowhere else
     layout: str = "graph"
@@ -191,10 +190,10 @@ class Method:
         one, more = (-4,) * len(self.start), (0,) * len(self.start)
         return Search(self.axes, seeds, levels, () if self.clips else [(*one, 0), (*more, 2)])
 
-    def point(self, values: Mapping[str, float], epsilon: float, graph: Graph, averaged: bool = True) -> dict[str, Any]:
+    def point(self, values: Mapping[str, float], epsilon: float, graph: Graph, averaged: bool = True) -> Document:
         """The sections of a run: algorithm and privacy. averaged: with all rounds of averaging, else with one; the
         others is a product with W."""
-        algorithm: dict[str, Any] = {k: dict(v) if isinstance(v, dict) else v for k, v in self.algorithm.items()}
+        algorithm: Document = {k: dict(v) if isinstance(v, dict) else v for k, v in self.algorithm.items()}
         for key in self.start:
             first, _, rest = key.partition(".")
             if rest:
@@ -212,11 +211,11 @@ class Method:
         return {"algorithm": algorithm, "privacy": {**self.privacy, "epsilon": epsilon, "adjacency": adjacency}}
 
 
-GAUSSIAN: dict[str, Any] = {"mechanism": "gaussian", "accountant": "gdp", "delta": DELTA}
-LAPLACE: dict[str, Any] = {"mechanism": "laplace", "accountant": "pure-basic"}
+GAUSSIAN: Document = {"mechanism": "gaussian", "accountant": "gdp", "delta": DELTA}
+LAPLACE: Document = {"mechanism": "laplace", "accountant": "pure-basic"}
 
 
-def rounds_of(kind: type[Algorithm], algorithm: Mapping[str, Any], answers: int, n: int) -> int:
+def rounds_of(kind: type[Algorithm], algorithm: DocumentView, answers: int, n: int) -> int:
     """Rounds (activations, where a token walks) in which each node answers so often (a random walk: on average)."""
     if kind.pattern == "token":
         return n * answers
@@ -241,14 +240,14 @@ def rounds_to_agree(graph: Graph) -> int:
     return min(1000, ceil(log(100) / -log(slowest))) if slowest > 0 else 1
 
 
-def _start(grid: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _start(grid: Sequence[DocumentView]) -> dict[str, float]:
     """The keys that a declared grid varies, with the values of the candidate in its middle."""
     flat = [_flat(keys) for keys in grid]
     middle = flat[len(flat) // 2]
     return {key: value for key, value in middle.items() if len({f[key] for f in flat}) > 1}
 
 
-def _flat(keys: Mapping[str, Any]) -> dict[str, float]:
+def _flat(keys: DocumentView) -> dict[str, float]:
     flat: dict[str, float] = {}
     for key, value in keys.items():
         flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}

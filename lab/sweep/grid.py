@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document, DocumentView
 from hushgrid.node.config.scenario import Scenario, scenario_from
 from hushgrid.node.schema.yaml_file import Unfit, lay, parse_values
 
@@ -72,7 +73,7 @@ def axes_of(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     return by_key
 
 
-def listed(points: Sequence[Mapping[str, Any]]) -> tuple[list[Axis], list[tuple[int, ...]]]:
+def listed(points: Sequence[DocumentView]) -> tuple[list[Axis], list[tuple[int, ...]]]:
     """Points that are given one by one, all with the same keys: their axes, and where on these each point is.
 
     Raises InputError.
@@ -114,7 +115,7 @@ def _plain(value: Any) -> str:
 
 
 def points(
-    raw: Mapping[str, Any],
+    raw: DocumentView,
     axes: Sequence[Axis],
     file: str,
     base: Path,
@@ -130,7 +131,7 @@ def points(
         raise InputError(f"--over: found {runs} runs, expected at most {MOST}")
     grid = []
     for number, choice in enumerate(product(*(range(len(a.values)) for a in axes)) if choices is None else choices):
-        laid: dict[str, Any] = deepcopy(dict(raw))
+        laid: Document = deepcopy(dict(raw))
         laid.pop("seed", None)
         for a, k in zip(axes, choice, strict=True):
             try:

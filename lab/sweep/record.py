@@ -12,12 +12,13 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
 from hushgrid.broker.simulation.results import check_out
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document, DocumentView
 from hushgrid.node.durable import sync_folder, write_file
 
 Key = tuple[str, str]  #: point and seed, as in a row
@@ -26,7 +27,7 @@ Key = tuple[str, str]  #: point and seed, as in a row
 class Record:
     """The rows of a sweep so far; in a directory, or in memory if there is none."""
 
-    def __init__(self, out: Path | None, facts: Mapping[str, Any], columns: Sequence[str], resume: bool) -> None:
+    def __init__(self, out: Path | None, facts: DocumentView, columns: Sequence[str], resume: bool) -> None:
         """facts: what is swept; `seeds` may be others than before. Raises InputError, one line."""
         self.out, self.columns = out, list(columns)
         self.rows: dict[Key, dict[str, str]] = {}
@@ -53,7 +54,7 @@ class Record:
             self.close()
             raise
 
-    def _open(self, out: Path, facts: dict[str, Any], resume: bool) -> None:
+    def _open(self, out: Path, facts: Document, resume: bool) -> None:
         if resume:
             self._same(out, facts)
             self._read(out / "runs.csv")
@@ -63,10 +64,10 @@ class Record:
             self._write(self.columns)
             sync_folder(out)
 
-    def _same(self, out: Path, facts: dict[str, Any]) -> None:
+    def _same(self, out: Path, facts: Document) -> None:
         """Raises InputError unless what was swept before is swept now."""
         try:
-            before = msgspec.json.decode((out / "sweep.json").read_bytes(), type=dict[str, Any])
+            before = msgspec.json.decode((out / "sweep.json").read_bytes(), type=Document)
         except msgspec.DecodeError as error:
             raise InputError(f"{out / 'sweep.json'}: {error}, expected a file as `hushgrid sweep` writes it") from None
         now = msgspec.json.decode(msgspec.json.encode(facts))

@@ -23,6 +23,7 @@ from hushgrid.broker.simulation.problems.records import of_rows, read
 from hushgrid.broker.simulation.progress import Progress
 from hushgrid.kernels.algorithms.registry import offer_installed, plug
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import DocumentView
 from hushgrid.lab.comparison.rows import FIGURES, STATUS, cells, frame, needed
 from hushgrid.lab.sweep.grid import Axis, Point, axis, listed, points, seeded
 from hushgrid.lab.sweep.record import Record
@@ -39,11 +40,11 @@ SHARED = 1 << 30  #: bytes of rows that are sent to the workers; they read what 
 
 
 def sweep(
-    scenario: Mapping[str, Any] | str | Path,
-    over: Mapping[str, Iterable[Any]] | Sequence[Mapping[str, Any]],
+    scenario: DocumentView | str | Path,
+    over: Mapping[str, Iterable[Any]] | Sequence[DocumentView],
     seeds: int | Iterable[int] = 20,
     *,
-    set: Mapping[str, Any] | None = None,
+    set: DocumentView | None = None,
     plugins: Sequence[str] = (),
     out: str | Path | None = None,
     resume: bool = False,
@@ -109,7 +110,7 @@ def sweep(
     return table
 
 
-def _columns(axes: Sequence[Axis], measure: Mapping[str, Any]) -> list[str]:
+def _columns(axes: Sequence[Axis], measure: DocumentView) -> list[str]:
     keys, others = [a.key for a in axes], ("seed", "status", "error")
     if clash := sorted({*measure} & {"point", *keys, *others, *FIGURES}):
         raise InputError(f"measure: found {clash[0]}, which is a column already, expected another name")
@@ -158,7 +159,7 @@ def _make(
     counts = Counter(row["status"] for row in record.rows.values())
     total, began, made = len(grid) * len(seeds), time.monotonic(), 0
 
-    def ended(point: Point, seed: int, row: Mapping[str, Any]) -> None:
+    def ended(point: Point, seed: int, row: DocumentView) -> None:
         record.add(cells({**row, "point": point.number, "seed": seed, **point.labels}))
         counts[row["status"]] += 1
         remaining = (time.monotonic() - began) / made * (total - sum(counts.values())) if made else None
@@ -186,7 +187,7 @@ def counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[status]} {status}" for status in STATUS[1:] if counts.get(status))
 
 
-def _write(table: DataFrame, raw: Mapping[str, Any], out: Path) -> None:
+def _write(table: DataFrame, raw: DocumentView, out: Path) -> None:
     """What a sweep leaves beside its rows when all its runs have ended."""
     from hushgrid.lab.comparison import page
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,7 +13,7 @@ from hushgrid.kernels.algorithms import registry
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.ranges import Count, Seed, Title
-from hushgrid.kernels.types import Document
+from hushgrid.kernels.types import Document, DocumentView
 from hushgrid.node.privacy.terms import check_privacy
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.registry import TAGS, AnyProblem, kind_of
@@ -74,9 +73,7 @@ class Scenario(Section, frozen=True, kw_only=True):
         return re.sub("[^a-z0-9-]", "-", self.name.lower())
 
 
-def load_scenario(
-    path: Path, overrides: Mapping[str, Any] | None = None, assignments: list[str] | None = None
-) -> Scenario:
+def load_scenario(path: Path, overrides: DocumentView | None = None, assignments: list[str] | None = None) -> Scenario:
     """The scenario in a file, with overrides (dotted path to value) and `--set` assignments laid over it."""
     raw = read_yaml(path)
     for key, value in (overrides or {}).items():

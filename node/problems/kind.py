@@ -20,7 +20,7 @@ from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.schema.sections import (
     Adjacency,
@@ -69,7 +69,7 @@ Outcome = Callable[[dict[str, Vector], RunFacts], str | None]
 class SiteOutcome(NamedTuple):
     """An outcome as other programs on the site read it."""
 
-    body: dict[str, Any]  #: keys of a JSON document
+    body: Document  #: keys of a JSON document
     archive: bytes | None = None  #: the same as a file of its own format
     why: str = ""  #: why the device does not take it, and keeps the last one; "" if it does
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
+from hushgrid.kernels.types import Document, DocumentView
 from hushgrid.node.privacy.terms import Terms
 
 OPEN = "breaks neither X25519, HKDF-SHA256 nor ChaCha20"
 
 
-def figures(t: Terms) -> dict[str, Any]:
+def figures(t: Terms) -> Document:
     """`privacy.masked` of result.json; nothing if nothing is masked."""
     m = t.masked
     if m is None:
@@ -19,7 +19,7 @@ def figures(t: Terms) -> dict[str, Any]:
     return {"masked": {"corrupt": m.corrupt, "contributors": m.contributors, "honest": m.honest, "alone": alone}}
 
 
-def short(privacy: Mapping[str, Any]) -> str:
+def short(privacy: DocumentView) -> str:
     """The claim's condition, for a summary in one line; "" if nothing is masked."""
     m = privacy.get("masked")
     if not m:
@@ -30,7 +30,7 @@ def short(privacy: Mapping[str, Any]) -> str:
     )
 
 
-def where(result: Mapping[str, Any]) -> str:
+def where(result: DocumentView) -> str:
     """Of whom and against whom a total holds, for a headline."""
     m = (result.get("privacy") or {}).get("masked")
     if not m:
@@ -41,7 +41,7 @@ def where(result: Mapping[str, Any]) -> str:
     )
 
 
-def claim(result: Mapping[str, Any], epsilon: str, number: Callable[..., str]) -> tuple[str, ...]:
+def claim(result: DocumentView, epsilon: str, number: Callable[..., str]) -> tuple[str, ...]:
     """The claim of a masked run in words, the fewest that are true; nothing if nothing is masked. `number`: how one is
     written.
     """
@@ -60,7 +60,7 @@ def claim(result: Mapping[str, Any], epsilon: str, number: Callable[..., str]) -
     )
 
 
-def broken_into(result: Mapping[str, Any], number: Callable[..., str]) -> str:
+def broken_into(result: DocumentView, number: Callable[..., str]) -> str:
     """What a device in other hands means for the others."""
     sentence, m = "whoever controls a device reads its own data. ", (result.get("privacy") or {}).get("masked")
     if not m:

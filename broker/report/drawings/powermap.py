@@ -11,14 +11,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 import numpy as np
 
 from hushgrid.broker.report.drawings.gridmap import FAR, LEGIBLE, PALETTE, Array, Box, Drawing, Labels, Network, Shape
 from hushgrid.broker.report.drawings.numbers import fixed, natural
+from hushgrid.kernels.types import DocumentView
 
-Row = Mapping[str, Any]
+Row = DocumentView
 
 LOADINGS = (25.0, 50.0, 75.0, 95.0)  #: percent, between the five classes of lines
 WIDTHS = (1.0, 1.5, 2.2, 3.1, 4.2)  #: of the classes' lines, relative

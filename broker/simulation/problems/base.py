@@ -25,6 +25,7 @@ from hushgrid.broker.report.result import Quality, Result
 from hushgrid.broker.simulation.recorders.answers import traced
 from hushgrid.broker.simulation.recorders.base import Observer, Over, Recorded, Shape, Widths, recorder
 from hushgrid.grid_cases.case import Case
+from hushgrid.kernels.types import Document
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, SeededNoise, SystemNoise
 from hushgrid.node.problems import masking_words
@@ -45,8 +46,8 @@ class Finished(Over):
     broker: str
     wall_s: float  #: wall time, s
     ledgers_kept: bool  #: whether the ledgers count over several runs
-    per_node: dict[str, dict[str, Any]]  #: each node's privacy account, by its name
-    transcript: list[dict[str, Any]] | None  #: every message, if the scenario asks for it
+    per_node: dict[str, Document]  #: each node's privacy account, by its name
+    transcript: list[Document] | None  #: every message, if the scenario asks for it
 
 
 @dataclass(kw_only=True)
@@ -59,7 +60,7 @@ class Figures:
     quality: Quality
     solution: dict[str, np.ndarray]  #: arrays of solution.npz, by name
     setpoints: list[tuple[Any, ...]] = field(default_factory=list)  #: rows of setpoints.csv
-    at_the_end: dict[str, Any] = field(default_factory=dict)  #: figures of result.json, by key
+    at_the_end: Document = field(default_factory=dict)  #: figures of result.json, by key
     history: dict[str, list[float | None]] = field(default_factory=dict)  #: further columns, (T,) each
     #: Header and rows of further tables, by name: <name>.csv.
     tables: dict[str, tuple[Sequence[str], list[tuple[Any, ...]]]] = field(default_factory=dict)
@@ -109,7 +110,7 @@ class Setup(ABC):
     notes: tuple[str, ...] = ()  #: what was changed in the data when they were read
     stamp: str = ""  #: how the data file looks from outside; another stamp is a new data version
     network: Case | None = None  #: of zones: the case without its loads
-    test: dict[str, Any] | None = None  #: what the models are tested on, if anything
+    test: Document | None = None  #: what the models are tested on, if anything
     shape: Shape  #: what a recorder needs to read the run back
 
     @abstractmethod
@@ -117,12 +118,12 @@ class Setup(ABC):
         """A node with its data."""
 
     @abstractmethod
-    def child(self, name: str, place: Path) -> dict[str, Any]:
+    def child(self, name: str, place: Path) -> Document:
         """What another process makes this node from, with `node`. Files for it are written to the directory `place`."""
 
     @classmethod
     @abstractmethod
-    def node(cls, name: str, data: dict[str, Any]) -> Device:
+    def node(cls, name: str, data: Document) -> Device:
         """In another process: the node with its data, from what `child` returned."""
 
     @abstractmethod
@@ -134,13 +135,13 @@ class Setup(ABC):
         """The total epsilon of this many answers of a node; None if none can be stated."""
 
     @abstractmethod
-    def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
+    def written_out(self, resolved: Document) -> Document:
         """The resolved scenario, with the choices of the program filled in."""
 
     # --- whatever the kind and the pattern ---
 
     @property
-    def resolved(self) -> dict[str, Any]:
+    def resolved(self) -> Document:
         """The scenario with every default and every choice of the program written out."""
         scenario, planned = self.scenario, self.plan.privacy
         if scenario.privacy is not None and planned is not None:
@@ -183,7 +184,7 @@ class Setup(ABC):
             case=self.network,
         )  # fmt: skip
 
-    def _summary(self, seen: Recorded, figures: Figures, over: Finished) -> dict[str, Any]:
+    def _summary(self, seen: Recorded, figures: Figures, over: Finished) -> Document:
         """result.json."""
         plan, last = self.plan, figures.at_the_end
         last |= {
@@ -215,7 +216,7 @@ class Setup(ABC):
             "versions": versions(),
         }
 
-    def _privacy(self, over: Finished, capped: list[str]) -> dict[str, Any]:
+    def _privacy(self, over: Finished, capped: list[str]) -> Document:
         t, plan = self.terms, self.plan
         common = {
             "per_node": over.per_node,
@@ -240,9 +241,9 @@ class Setup(ABC):
         } | common
 
 
-def _most(per_node: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _most(per_node: dict[str, Document]) -> Document:
     """What the node with the largest spend has spent; epsilon None if it is unbounded."""
-    spent: list[dict[str, Any]] = [node["spent"] for node in per_node.values()]
+    spent: list[Document] = [node["spent"] for node in per_node.values()]
     return max(spent, key=lambda s: inf if s["epsilon"] is None else s["epsilon"])
 
 

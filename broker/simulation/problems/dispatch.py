@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from hushgrid.grid_cases.dispatch import Dispatch
 from hushgrid.grid_cases.setpoints import Row, released, released_keys, setpoints
 from hushgrid.grid_cases.zone.model import ZoneModel, violation
 from hushgrid.kernels.algorithms.consensus_admm import ServerState
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.node import wire
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.power_flow.conclusion import dispatched
@@ -64,7 +64,7 @@ def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
         expected = [setup.expected_l1 if k == 0 else 0.0 for k in range(T)]
     state = closed(over.centre)
     done = None if state is None else dispatched(setup.case, setup.plan.problem, setup.wired.layouts, state)
-    at_the_end: dict[str, Any] = dict(done.figures) if done else {}
+    at_the_end: Document = dict(done.figures) if done else {}
     at_the_end["load_noise_mw"] = None if setup.load_noise is None else setup.load_noise * base
     judged = quality.judged(
         seen.residual[-1] if T else None,

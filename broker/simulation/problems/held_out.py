@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hushgrid.broker.simulation.recorders.base import finite
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.problems.records.data import load_test
 from hushgrid.node.problems.records.section import DataProblem
 
@@ -32,7 +31,7 @@ class HeldOut:
         self.A, self.b = load_test(problem.data, self.path, problem.kind, features)
 
     @property
-    def description(self) -> dict[str, Any]:
+    def description(self) -> Document:
         """`test` of result.json."""
         measure = "root mean squared error" if self.kind == "least-squares" else "share of rows that are wrong"
         return {"file": self.path.name, "rows": len(self.b), "measure": measure, "trivial": self.trivial}

@@ -17,7 +17,7 @@ from hushgrid.broker.simulation.recorders.base import Recorded, Shape, finite
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.problems.optimality import Optimality
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.problems.plan import step_ratio
@@ -94,7 +94,7 @@ class GraphSetup(Setup):
         assert t is not None
         return None if t.published else t.cost(answers)
 
-    def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
+    def written_out(self, resolved: Document) -> Document:
         public = self.public
         if not public.edges:
             return resolved

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import inf, sqrt
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -30,7 +30,7 @@ from hushgrid.grid_cases.zone.model import ZoneModel, objective, violation
 from hushgrid.grid_cases.zone.projection import ZoneStep
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import HushgridError, InputError
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.durable import stamp
@@ -84,7 +84,7 @@ class ZoneSetup(Setup):
         parts = (name, self.case, self.models[name], self.loads(name), self.problem.solver)
         return Zone(*parts, contracts=contracts, ignore=self.problem.ignore)
 
-    def child(self, name: str, place: Path) -> dict[str, Any]:
+    def child(self, name: str, place: Path) -> Document:
         return {
             "case": self.problem.case,
             "ignore": self.problem.ignore,
@@ -94,7 +94,7 @@ class ZoneSetup(Setup):
         }
 
     @classmethod
-    def node(cls, name: str, data: dict[str, Any]) -> Zone:
+    def node(cls, name: str, data: Document) -> Zone:
         case, buses = load(data["case"]).without(data["ignore"]), tuple(sorted(data["buses"]))
         contracts = capacities(msgspec.convert(data["adjacency"], Adjacency | None), case, buses)
         model, d = model_of(name, data["case"], buses, None, data["ignore"]), loads(case, buses)
@@ -155,7 +155,7 @@ class ZoneSetup(Setup):
         zones = [(m, self.public_loss(p)) for p, m in self.models.items()]
         return quality.spread_of_zones(self.plan, self.terms, zones, self.plan.problem.L)
 
-    def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
+    def written_out(self, resolved: Document) -> Document:
         resolved["problem"] |= {"zones": [list(b) for b in self.zones.values()]}
         problem = self.plan.problem
         if problem.objective == "cost":

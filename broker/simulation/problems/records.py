@@ -26,7 +26,7 @@ from hushgrid.kernels.problems.centralised import Optimum, optimum
 from hushgrid.kernels.problems.losses import Kind, Loss
 from hushgrid.kernels.problems.optimality import RELATIVE, Noise, Optimality, exact, of_answers
 from hushgrid.kernels.problems.prox import Regularizer
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.masking import MakeMasks, noise_shares
@@ -67,14 +67,14 @@ class RowNodes(GraphSetup):
     def _identities(self) -> Mapping[str, Identity]:
         return identities(self.plan)
 
-    def child(self, name: str, place: Path) -> dict[str, Any]:
+    def child(self, name: str, place: Path) -> Document:
         path = place / f"{name}.npz"
         A, b = self.shards[index(name)]
         np.savez(path, allow_pickle=False, A=A, b=b)
         return {"rows": str(path)} | saved(self._identities, name, place)
 
     @classmethod
-    def node(cls, name: str, data: dict[str, Any]) -> Rows:
+    def node(cls, name: str, data: Document) -> Rows:
         rows = read_npz(Path(data["rows"]), "least-squares")  # labels were checked with the scenario
         return Rows(name, rows, masks=maker(name, data))
 

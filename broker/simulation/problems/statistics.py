@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from msgspec import Struct
 
@@ -14,7 +12,7 @@ from hushgrid.broker.simulation.problems.records import RowNodes, read
 from hushgrid.broker.simulation.recorders.base import Recorded, finite
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.problems.optimality import CONFIDENCE, Noise, noise_norm
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.problems.masking import noise_shares
@@ -55,7 +53,7 @@ class StatisticSetup(RowNodes):
 
     def figures(self, seen: Recorded, over: Finished) -> Figures:
         plan, T, summed = self.plan, len(seen.residual), summed_of(seen.extras.get("state"))
-        last: dict[str, Any] = {"summed": summed, "records": centre.records(plan, summed)}
+        last: Document = {"summed": summed, "records": centre.records(plan, summed)}
         solution, tables = {"x": seen.x}, {}
         if summed:
             x, sd = centre.estimates(plan, seen.x, summed)

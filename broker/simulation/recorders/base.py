@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import DocumentView, Vector
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime.driver import Driver
 
@@ -60,7 +60,7 @@ class Recorded:
     capped: list[str]  #: names of the nodes that reached their cap
     trajectory: dict[str, np.ndarray]  #: arrays of trajectory.npz, by name
     solution: Mapping[str, np.ndarray] = field(default_factory=dict)  #: further arrays of solution.npz, by name
-    extras: Mapping[str, Any] = field(default_factory=dict)  #: what only this pattern gives, by name
+    extras: DocumentView = field(default_factory=dict)  #: what only this pattern gives, by name
     #: By name, (T,) each: what the coordinator has measured of each round, as the algorithm declares it.
     figures: Mapping[str, list[float]] = field(default_factory=dict)
 

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 
 from hushgrid.broker.simulation.problems.base import versions
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document
 
 #: The zones of the figures: the published split is not available, and this one is used wherever figures are compared.
 ZONES: dict[str, list[list[int]]] = {
@@ -115,7 +116,7 @@ def print_rows(measured: Callable[[], list[Row]]) -> None:
         sys.exit(str(error))
 
 
-def machine() -> dict[str, Any]:
+def machine() -> Document:
     """Where it was measured."""
     model = ""
     try:

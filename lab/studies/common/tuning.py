@@ -20,7 +20,7 @@ import numpy as np
 
 from hushgrid.broker.simulation.problems.cache import Cache, using_cache
 from hushgrid.kernels.errors import InputError, Refused
-from hushgrid.kernels.types import Tensor
+from hushgrid.kernels.types import DocumentView, Tensor
 from hushgrid.lab.rollout.side_by_side import device_models
 from hushgrid.lab.sweep.sweeps import sweep
 from hushgrid.node.schema.yaml_file import Unfit
@@ -125,7 +125,7 @@ class Search:
 # --- runs that are known ---
 
 
-def key_of(point: Mapping[str, Any]) -> str:
+def key_of(point: DocumentView) -> str:
     return json.dumps(point, sort_keys=True)
 
 
@@ -144,7 +144,7 @@ class Known:
         for row in csv.DictReader(complete.splitlines()):
             self.rows[points[int(row["point"])], int(row["seed"])] = row
 
-    def error(self, point: Mapping[str, Any], seed: int, column: str) -> float | None:
+    def error(self, point: DocumentView, seed: int, column: str) -> float | None:
         row = self.rows.get((key_of(point), seed))
         if row is None:
             return None
@@ -152,12 +152,12 @@ class Known:
 
     def run(
         self,
-        scenario: Mapping[str, Any],
-        wanted: Iterable[tuple[Mapping[str, Any], Sequence[int]]],
+        scenario: DocumentView,
+        wanted: Iterable[tuple[DocumentView, Sequence[int]]],
         measure: Mapping[str, Callable[..., Any]],
     ) -> None:
         """Make runs: points, each with its seeds. Those of the same seeds are one sweep."""
-        by_seeds: dict[tuple[int, ...], list[Mapping[str, Any]]] = defaultdict(list)
+        by_seeds: dict[tuple[int, ...], list[DocumentView]] = defaultdict(list)
         for point, seeds in wanted:
             missing = tuple(s for s in seeds if (key_of(point), s) not in self.rows)
             if missing and point not in by_seeds[missing]:
@@ -189,14 +189,14 @@ class KnownPoints:
             complete, _, _ = file.read_text().rpartition("\n")
             self.errors = dict(json.loads(line) for line in complete.splitlines())
 
-    def error(self, point: Mapping[str, Any], seed: int) -> float | None:
+    def error(self, point: DocumentView, seed: int) -> float | None:
         errors = self.errors.get(key_of(point))
         return None if errors is None else errors[self.seeds.index(seed)]
 
     def run(
         self,
-        scenario: Mapping[str, Any],
-        points: Sequence[Mapping[str, Any]],
+        scenario: DocumentView,
+        points: Sequence[DocumentView],
         worth: Callable[[Tensor], Sequence[float]],
     ) -> None:
         """worth: of (S, n, d) each seed's error; what is refused or not finite is worth infinitely much."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import nan
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import run
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.centralised import solve
+from hushgrid.kernels.types import Document
 from hushgrid.lab.benchmarks.common.measure import ZONES
 from hushgrid.lab.studies.common.study import Page, Table
 
@@ -92,7 +92,7 @@ def published(
     )
 
 
-def published_privacy(mode: str, mechanism: str, epsilon: float) -> dict[str, Any]:
+def published_privacy(mode: str, mechanism: str, epsilon: float) -> Document:
     """The paper's privacy section: beta = 1 %, delta = 1e-2 for the Gaussian."""
     per_answer = {"epsilon": epsilon} | ({"delta": 0.01} if mechanism == "gaussian" else {})
     return {"mechanism": mechanism, "adjacency": {"bounded-change": 0.01}, "per_answer": per_answer, "mode": mode}

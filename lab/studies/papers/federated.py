@@ -17,7 +17,7 @@ import numpy as np
 
 from hushgrid import scenarios
 from hushgrid.broker.simulation.problems.records import RowSetup
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.lab.rollout.machines import AllowAll, run_star
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.node.config.scenario import scenario_from
@@ -71,7 +71,7 @@ class FederatedResult(NamedTuple):
     outside: float  #: largest |x_k| of a node's own model over the box, mean over the seeds
 
 
-def scenario(task: FederatedTask, seed: int) -> dict[str, Any]:
+def scenario(task: FederatedTask, seed: int) -> Document:
     """The run of one seed, as in a scenario file."""
     eta, rho, clip = TUNED[task.epsilon]
     if task.box == TIGHT:

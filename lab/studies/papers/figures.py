@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import product
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup, honest
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.lab.studies.papers.accuracy import DEFAULT, LAST, PAPER, PUBLISHED, published_privacy
 from hushgrid.node.config.scenario import load_scenario
@@ -36,7 +37,7 @@ class Setting(NamedTuple):
     claim: str  #: epsilon as the method states it
     local_updates: int
     eta: str
-    over: dict[str, Any]
+    over: Document
 
 
 class SettingResult(NamedTuple):
@@ -57,7 +58,7 @@ def settings() -> list[Setting]:
     """Every setting of a study, the paper's first."""
     chosen = []
     for E in LOCAL_UPDATES:
-        common: dict[str, Any] = {"algorithm.local_updates": E, "algorithm.eta": PAPER}
+        common: Document = {"algorithm.local_updates": E, "algorithm.eta": PAPER}
         for method, epsilon in product(PUBLISHED, EPSILONS):
             mode, mechanism, _ = PUBLISHED[method]
             over = common | {"algorithm.variant": "published", "privacy": published_privacy(mode, mechanism, epsilon)}
@@ -73,7 +74,7 @@ def settings() -> list[Setting]:
     return chosen
 
 
-GUARDED: dict[str, dict[str, Any]] = {
+GUARDED: dict[str, Document] = {
     "input": {"mode": "input"},
     "objective": {"mode": "objective"},
     "gradient": {"mode": "objective", "at": "gradient"},

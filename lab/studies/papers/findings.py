@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from math import log, sqrt
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from hushgrid.kernels.privacy.accounting import Gaussian, Totals, total_epsilon
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.rollout.machines import run_rounds
 from hushgrid.lab.studies.common.study import Exact, Page, Panel, Table, chart, on_two
@@ -68,12 +67,12 @@ def totals(counts: Iterable[int] = (1, 10, 100, 500, 1000, 5000)) -> tuple[Table
 # --- 4.1 to 4.3: DPP2 ---
 
 ROUNDS = 300  #: the published noise has then gone to 2e-14
-DPP2: dict[str, Any] = {
+DPP2: Document = {
     "name": "dpp2", "alpha": 1.0, "beta": 0.5, "rho": 0.5, "eta": 0.6, "decay": 0.9, "u_w": 1.0, "u_e": 1.0
 }  # fmt: skip
 
 
-def attacked(made: Result, place: Path) -> dict[str, Any]:
+def attacked(made: Result, place: Path) -> Document:
     """What `hushgrid attack --truth` finds in a run."""
     (place / "result.json").write_text(json.dumps(made.summary))
     (place / "transcript.jsonl").write_text("".join(json.dumps(line) + "\n" for line in made.transcript or ()))

@@ -21,7 +21,7 @@ from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
 from hushgrid.grid_cases.zone.model import gradient
 from hushgrid.kernels.problems.losses import CURVATURE, Loss, Objective
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.lab.attacks import registry, transcript
 from hushgrid.lab.attacks.dpp2 import untied
 from hushgrid.lab.studies.common.study import Panel, Table
@@ -156,7 +156,7 @@ def final_x(counts: Iterable[int] = (2, 5, 10, 20, 40, 80), nodes: int = 4) -> S
     DPP2 as published, one digit a node; u = 1, r = 0.99, so that the noise hardly decays. Where x^{K-1} was is read off
     a second run with the same bits, for the score alone.
     """
-    keys: dict[str, Any] = {
+    keys: Document = {
         "name": "dpp2", "alpha": 1.0, "beta": 0.5, "rho": 0.5, "eta": 0.6, "decay": 0.99, "u_w": 1.0, "u_e": 1.0
     }  # fmt: skip
     rows: list[tuple[int, float, float]] = []
@@ -272,9 +272,9 @@ def loads_heard(counts: Iterable[int] = (1, 2, 3, 4), epsilons: Iterable[float] 
     A guess counts as a find only if it says so itself, and says that it is of loads, not of a gate's noisy copy of
     them; of all guesses the error is shown.
     """
-    raw: dict[str, Any] = read_yaml(Path(scenarios.__file__).parent / "case14-nonprivate.yaml")
+    raw: Document = read_yaml(Path(scenarios.__file__).parent / "case14-nonprivate.yaml")
     true = {f"z{i}": loads(load("case14"), buses) for i, buses in enumerate(raw["problem"]["zones"], 1)}
-    ways: dict[str, dict[str, Any]] = {"without noise": {}}
+    ways: dict[str, Document] = {"without noise": {}}
     ways |= {
         f"at the gate, ε = {epsilon:g}": {
             "mechanism": "laplace", "adjacency": {"bounded-change": 0.01}, "epsilon": epsilon, "mode": "objective"

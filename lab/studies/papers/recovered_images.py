@@ -15,10 +15,11 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from math import inf, isqrt, nan, sqrt
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ import numpy as np
 from hushgrid import scenarios
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.problems.losses import Loss, Objective
-from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.kernels.types import Document, DocumentView, Matrix, Vector
 from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.inversion.pictures import png, sheet
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
@@ -39,9 +40,9 @@ EPSILONS = (0.1, 1.0, 10.0, 100.0)
 SHOWN = 8  #: images of the picture
 DIGITS = "digits"  #: those that ship
 PATHS = {"MNIST": "HUSHGRID_MNIST", "Fashion-MNIST": "HUSHGRID_FASHION_MNIST", "CIFAR-10": "HUSHGRID_CIFAR10"}
-RECAL: dict[str, Any] = {"name": "recal", "walk": "hamiltonian"}
-LADMM: dict[str, Any] = {"name": "ladmm", "rho": 1.0}
-FEDAVG: dict[str, Any] = {"name": "fedavg", "step_size": 1.0}
+RECAL: Document = {"name": "recal", "walk": "hamiltonian"}
+LADMM: Document = {"name": "ladmm", "rho": 1.0}
+FEDAVG: Document = {"name": "fedavg", "step_size": 1.0}
 SOFTMAX = {"kind": "softmax", "classes": 10, "row_bound": 1.0, "l2": 0.01}
 
 
@@ -51,12 +52,12 @@ class Ask(NamedTuple):
     """
 
     title: str
-    keys: Mapping[str, Any]
+    keys: DocumentView
     variant: str
     epsilon: float = inf
     m: int = 1
     nodes: int = NODES
-    problem: Mapping[str, Any] = {}
+    problem: DocumentView = MappingProxyType({})
     images: str = DIGITS
 
     @property
@@ -70,7 +71,7 @@ class Recovery(NamedTuple):
     """What came of one."""
 
     ask: Ask
-    scores: Mapping[str, Any]  #: what `hushgrid attack --json` prints
+    scores: DocumentView  #: what `hushgrid attack --json` prints
     images: Matrix  #: the first images that were recovered, in the nodes' order
     true: Matrix  #: and the true ones
     noise: float  #: guarded: mean |answer - gradient|_1 over its expectation
@@ -93,7 +94,7 @@ def every_setting() -> list[Ask]:
 
 def gradients_asked() -> list[Ask]:
     """The lines of the table of gradients: problems on made-up rows."""
-    ridge: dict[str, Any] = {"kind": "least-squares", "l2": 0.1, "row_bound": 1.0}
+    ridge: Document = {"kind": "least-squares", "l2": 0.1, "row_bound": 1.0}
     kinds = {
         "least squares": ridge,
         "logistic": ridge | {"kind": "logistic"},
@@ -153,21 +154,21 @@ def rows_for(ask: Ask) -> Iterator[tuple[Matrix, Vector]]:
         yield A, np.sign(b) if ask.problem["kind"] == "logistic" else b
 
 
-def scenario(ask: Ask, place: Path) -> dict[str, Any]:
+def scenario(ask: Ask, place: Path) -> Document:
     """The run as a scenario, its rows in files of `place`."""
     for i, (A, b) in enumerate(rows_for(ask)):
         np.savez(place / f"n{i}.npz", A=A, b=b)
     return _scenario(ask, {"files": [str(place / f"n{i}.npz") for i in range(ask.nodes)]})
 
 
-def in_memory(ask: Ask) -> dict[str, Any]:
+def in_memory(ask: Ask) -> Document:
     """The run as a scenario whose rows are given in Python."""
     return _scenario(ask, {"arrays": [list(A.shape) for A, _ in rows_for(ask)]})
 
 
-def _scenario(ask: Ask, data: Mapping[str, Any]) -> dict[str, Any]:
+def _scenario(ask: Ask, data: DocumentView) -> Document:
     walks = "walk" in ask.keys
-    raw: dict[str, Any] = {
+    raw: Document = {
         "hushgrid": 1,
         "name": NAME,
         "seed": 1,
@@ -206,7 +207,7 @@ def measure(ask: Ask) -> Recovery:
         return Recovery(ask, scores, sheet_images, np.concatenate(true)[:SHOWN], noise, seconds)
 
 
-def _noise(ask: Ask, recovered: Any, place: Path, history: Mapping[str, Any]) -> float:
+def _noise(ask: Ask, recovered: Any, place: Path, history: DocumentView) -> float:
     """The mean of |answer - gradient|_1 over what the gates' noise is expected to be, a public number."""
     p: Any = ask.problem or SOFTMAX
     total = 0.0

@@ -24,7 +24,7 @@ from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import CURVATURE, Loss, Objective, logistic_value
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.randomness import counter_generator
-from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.kernels.types import Document, Matrix, Vector
 from hushgrid.lab.rollout.machines import AllowAll, run_rounds
 from hushgrid.lab.studies.common.study import Exact
 from hushgrid.lab.studies.problems.relay import ADULT, ADULT_TEST
@@ -44,7 +44,7 @@ STEPS = (1.0, 4.0, 16.0, 64.0)  #: of linearised ADMM, in units of 1/L, L = C/4:
 class Method(NamedTuple):
     machine: Any  #: with Agent
     params: Any
-    keys: dict[str, Any]
+    keys: Document
     mechanism: str = "laplace"
 
 
@@ -64,7 +64,7 @@ class Setting(NamedTuple):
 
     figure: str
     method: str
-    keys: dict[str, Any] = {}  # noqa: RUF012
+    keys: Document = {}  # noqa: RUF012
     epsilon: float = inf  #: honest total; infinite: no noise
     N: int = 5
     rounds: int = ROUNDS
@@ -140,9 +140,7 @@ def wrong(x: Vector) -> float:
 # --- one run ---
 
 
-def fleet(
-    method: Method, keys: dict[str, Any], gates: Sequence[Any], around: Sequence[Sequence[int]], d: int
-) -> list[Any]:
+def fleet(method: Method, keys: Document, gates: Sequence[Any], around: Sequence[Sequence[int]], d: int) -> list[Any]:
     params = method.params(**keys)
     return [
         method.machine.Agent(params, gate, d, name(i), [name(j) for j in around[i]], centre="")

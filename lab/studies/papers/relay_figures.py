@@ -22,7 +22,7 @@ from scipy.optimize import minimize
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.problems.losses import Kind
 from hushgrid.kernels.randomness import counter_generator
-from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.kernels.types import Document, Matrix, Vector
 from hushgrid.lab.attacks.recal import at_once, one_visit_late
 from hushgrid.lab.attacks.transcript import parse
 from hushgrid.lab.inversion.matching import Batch, Distance
@@ -146,7 +146,7 @@ def _rival(ask: Ask, p: Problem) -> Curve:
     return min(curves, key=lambda curve: curve.final)
 
 
-def _scenario(ask: Ask, p: Problem, T: int, step: float, clip: float, seed: int) -> dict[str, Any]:
+def _scenario(ask: Ask, p: Problem, T: int, step: float, clip: float, seed: int) -> Document:
     r, bound = p.regularizer, float(p.losses[0].R)
     L = max(f.L for f in p.losses)
     return {

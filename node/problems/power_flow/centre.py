@@ -16,7 +16,7 @@ from hushgrid.grid_cases.costs import cost_scale
 from hushgrid.grid_cases.zone.cost import stiffness
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.star import ServerContext
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.problems.kind import Plan
 from hushgrid.node.problems.power_flow.conclusion import Standing, conclusion, dispatched, figures_of_some
 from hushgrid.node.problems.power_flow.costs import TOTALS
@@ -101,7 +101,7 @@ def constants(here: Sequence[str], there: Wiring, z: Mapping[str, Vector]) -> Ve
     return np.array([total[key] / owners[key] if owners[key] else nan for key in here])
 
 
-def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[str, Table]]:
+def answer(plan: Plan, source: str, state: Any) -> tuple[Document, dict[str, Table]]:
     """What a run that is over has found, from the coordinator's last state: figures, and tables by name.
 
     Of a run at least cost, as in result.json and its tables; of load shedding nothing: no zone hands over its part. If

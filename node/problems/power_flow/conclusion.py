@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isfinite, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from hushgrid.grid_cases.setpoints import released, released_keys
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.kernels.algorithms.consensus_admm import ServerState
 from hushgrid.kernels.patterns.star import Closing, Conclude, Concluded, Released
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.problems.kind import Plan
 from hushgrid.node.problems.power_flow.section import ZonesPlan
 
@@ -178,7 +177,7 @@ class Recovered:
     """A dispatch that satisfies the AC power flow equations, and its figures for result.json."""
 
     dispatch: Dispatch
-    figures: dict[str, Any]
+    figures: Document
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,7 +185,7 @@ class Dispatched:
     """The dispatch that a run has ended with, AC if there is one, and its figures."""
 
     dispatch: Dispatch
-    figures: dict[str, Any]  #: of result.json
+    figures: Document  #: of result.json
     distance: (
         float | None
     )  #: how far the relaxation's cost is from the bound, as a share of it; None: there is no bound
@@ -200,7 +199,7 @@ def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], st
     ac = recovered(case, relaxed, state.dispatch)
     final = ac.dispatch if ac else relaxed
     relaxed_cost = relaxed.generation_cost + problem.voll * case.base_mva * float(relaxed.slack.sum())
-    figures: dict[str, Any] = {
+    figures: Document = {
         "objective": relaxed_cost,
         **relaxed.power,
         **proven(case, state.bound, relaxed_cost, ac.figures["objective"] if ac else None),
@@ -217,7 +216,7 @@ def _by_bus(case: Case, prices: Vector) -> dict[str, float]:
     return {str(bus): round(price, 6) for bus, price in zip(numbers, prices.tolist(), strict=True) if isfinite(price)}
 
 
-def figures_of_some(case: Case, layouts: Mapping[str, Layout], state: ServerState, objective: float) -> dict[str, Any]:
+def figures_of_some(case: Case, layouts: Mapping[str, Layout], state: ServerState, objective: float) -> Document:
     """The figures of a run in which a zone is held: sums over the others. `objective`: theirs in the last round."""
     relaxed = _together(case, layouts, state)
     ac = recovered(case, relaxed, state.dispatch)

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from hushgrid.grid_cases import load
 from hushgrid.grid_cases.setpoints import COLUMNS, Row, released_keys, setpoints
 from hushgrid.grid_cases.variables import DC_FLOWS
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.durable import write_file
 from hushgrid.node.problems.kind import SiteOutcome
 from hushgrid.node.problems.power_flow.device import Zone, capacities, model_of
@@ -105,7 +105,7 @@ def site_setpoints(zone: Zone, outcome: Mapping[str, Vector]) -> SiteOutcome:
     for row in dispatch.rows:
         if row[0] == "v" and int(row[5]) in buses:
             buses[int(row[5])]["pu"] = row[2]
-    document: dict[str, Any] = {"source": dispatch.source, "setpoints": [buses[bus] for bus in sorted(buses)]}
+    document: Document = {"source": dispatch.source, "setpoints": [buses[bus] for bus in sorted(buses)]}
     if terminals := _terminals(zone, dispatch.rows):
         document["dc_lines"] = terminals
     return SiteOutcome(document)

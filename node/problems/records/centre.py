@@ -11,7 +11,7 @@ import numpy as np
 from hushgrid.kernels.patterns import masked
 from hushgrid.kernels.patterns.star import ServerContext
 from hushgrid.kernels.problems.losses import public_gradient
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.problems.kind import Plan
 from hushgrid.node.problems.masking import numbers
 
@@ -53,6 +53,6 @@ def held(plan: Plan, full_plan: Plan, source: str, z: Mapping[str, Vector]) -> V
     return np.zeros(0)
 
 
-def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[str, Table]]:
+def answer(plan: Plan, source: str, state: Any) -> tuple[Document, dict[str, Table]]:
     """Nothing: what a run has found are models, and no figure of them is public."""
     return {}, {}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid.kernels.patterns import masked
+from hushgrid.kernels.types import Document
 from hushgrid.node.problems.kind import Plan
 from hushgrid.node.problems.masking import noise_shares, numbers
 from hushgrid.node.problems.records.centre import Table, centre, held
@@ -32,7 +33,7 @@ def masked_centre(plan: Plan) -> masked.ServerContext:
     )
 
 
-def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[str, Table]]:
+def answer(plan: Plan, source: str, state: Any) -> tuple[Document, dict[str, Table]]:
     """What a sum says, from the coordinator's last state: whose it is, and the table `sum`."""
     if not state.summed:
         return {}, {}

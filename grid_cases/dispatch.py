@@ -8,7 +8,7 @@ second-order-cone relaxation, whose flows are not unique; `ac` values satisfy th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,8 @@ class Dispatch:
     slack: Floats  #: (buses, 4) p not served, p spilled, q not served, q spilled, p.u.
     price: Floats  #: (buses, 2) $/MWh and $/MVArh, the multipliers of this dispatch's own balance
     price_relaxed: Floats  #: (buses,) $/MWh, of the relaxation: where `source` is relaxed they are the same
-    stored: Floats  #: (buses,) what storage takes at each bus, p.u.; negative: gives
+    #: (buses,) what storage takes at each bus, p.u.; negative: gives; (0,): there is none
+    stored: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
     def generation_cost(self) -> float:

@@ -26,13 +26,10 @@ def text(result: Result, scenario: Scenario) -> str:
     unit = wording.unit.strip()
     noisy = scenario.privacy is not None and scenario.privacy.mode == "input"
     rows, title = [], f"{r['name']}: {r['algorithm']}, {r['nodes']} nodes {through}"
-    if day := day_of(r, noisy):
-        title = f"{r['name']}: {day.headline}"
-        rows += [("run", f"{r['algorithm']}, {r['nodes']} zones {through}"), ("figures", day.sentence)]
-    elif zones and objective_of(scenario.problem, scenario.algorithm) == "cost":
-        dispatch_ = dispatch.dispatch_of(r, scenario.problem.voll, noisy)
-        title = f"{r['name']}: {dispatch_.headline}"
-        rows += [("run", f"{r['algorithm']}, {r['nodes']} zones {through}"), ("figures", dispatch_.sentence)]
+    if zones and objective_of(scenario.problem, scenario.algorithm) == "cost":
+        found = day_of(r, noisy) or dispatch.dispatch_of(r, scenario.problem.voll, noisy)
+        title = f"{r['name']}: {found.headline}"
+        rows += [("run", f"{r['algorithm']}, {r['nodes']} zones {through}"), ("figures", found.sentence)]
     elif isinstance(r.get("served_mw"), float | int):
         amounts = {key: f"{r[f'{key}_mw']:,.1f}" for key in ("generation", "load", "served", "unserved", "spilled")}
         rows.append(

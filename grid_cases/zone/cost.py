@@ -3,8 +3,8 @@
     minimise    (c2 x^2 + c1 x + VOLL b 1'(s+ + s-)) / cs + sum_k rho_k/2 (z_k - v_k)^2
     subject to  A z + d = s+ - s-,  s+, s- >= 0,  and (D.2d)-(D.2l)
 
-in each period of the horizon (`grid_cases.horizon`; one of an hour where there is none), with the storage's costs, over
-the zone's own variables z, with x the powers among them that cost something (p_g; where they do, q_g and dc lines;
+in each period of the horizon (`grid_cases.zone.horizon`; one of an hour where there is none), with the storage's costs,
+over the zone's own variables z, with x the powers among them that cost something (p_g; where they do, q_g and dc lines;
 a piecewise-linear cost is t >= each of its lines) and k over the entries it shares. s+ is load that is not served, s-
 is power that nobody takes; b is the case's base. Solved by Clarabel on the canonicalised constraints, built once and
 then updated: of a step only v and the common factor of rho change. The slack variables are in MW and MVAr and costs are
@@ -22,12 +22,12 @@ import numpy as np
 
 from hushgrid.grid_cases.case import Case, CostLines, Floats, Ints
 from hushgrid.grid_cases.costs import Costs, cost_scale, of_controls
-from hushgrid.grid_cases.horizon import SNAPSHOT, Horizon
 from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.backends import solver
 from hushgrid.grid_cases.zone.bound import lower_bound
 from hushgrid.grid_cases.zone.conic import Cones, multipliers
+from hushgrid.grid_cases.zone.horizon import SNAPSHOT, Horizon
 from hushgrid.grid_cases.zone.model import ZoneModel
 from hushgrid.grid_cases.zone.periods import Periods, over_time
 

@@ -4,7 +4,7 @@
 
 with x_t the variables of a period and c_t, d_t, e_t (K,) charging, discharging and energy of its storage, MW and MWh.
 Rows stand by kind, then by period: a block of one period without storage or ramps is that period's rows, to the bit.
-Model: `grid_cases.horizon`.
+Model: `grid_cases.zone.horizon`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hushgrid.grid_cases.case import Case, Floats, Ints
-from hushgrid.grid_cases.horizon import Horizon, Storage
 from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.conic import Cones
+from hushgrid.grid_cases.zone.horizon import Horizon, Storage
 
 Entry = tuple[Ints, float | Floats]  #: columns, and their values
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pkgutil
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from hushgrid.node import problems
@@ -11,8 +11,8 @@ from hushgrid.node.problems.kind import Kind
 
 
 def _found() -> dict[str, Kind]:
-    folders = (m.name for m in pkgutil.iter_modules(problems.__path__) if m.ispkg)
-    every = [import_module(f"{problems.__name__}.{folder}.kind").KIND for folder in sorted(folders)]
+    folders = sorted(file.parent.name for place in problems.__path__ for file in Path(place).glob("*/kind.py"))
+    every = [import_module(f"{problems.__name__}.{folder}.kind").KIND for folder in folders]
     return {kind.name: kind for kind in every}
 
 

@@ -38,7 +38,6 @@ PLACEHOLDERS = {
     "fading_dgd.py",
     "kernels/algorithms/exact_diffusion.py",
     "node/transport/loop.py",
-    "node/problems/smooth_median/__init__.py",
     "node/problems/smooth_median/kind.py",
     "broker/simulation/problems/smooth_median.py",
 }

@@ -75,6 +75,7 @@ def _module(room: Path) -> str:
 
 #: `-m hushgrid` in a string is the program, started as a person starts it: it needs no module.
 MODULES = {_module(room): room for room in ROOMS}
+PACKAGES = {name.rpartition(".")[0] for name in MODULES}  #: most of them say nothing of themselves
 
 
 def module_of(name: str) -> str | None:

@@ -23,9 +23,9 @@ from hushgrid.grid_cases.costs import cost_scale, of_controls
 from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch, Part
 from hushgrid.grid_cases.dispatch import relaxed as together
 from hushgrid.grid_cases.elements.table import rows_but
-from hushgrid.grid_cases.horizon import SNAPSHOT, Horizon
 from hushgrid.grid_cases.setpoints import released, released_keys
 from hushgrid.grid_cases.variables import Layout
+from hushgrid.grid_cases.zone.horizon import SNAPSHOT, Horizon
 from hushgrid.kernels.algorithms.consensus_admm import ServerState
 from hushgrid.kernels.patterns.star import Closing, Conclude, Concluded, Released
 from hushgrid.kernels.types import Document, Vector

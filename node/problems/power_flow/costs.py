@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hushgrid.grid_cases.case import Case
-from hushgrid.grid_cases.horizon import SNAPSHOT, Horizon
 from hushgrid.grid_cases.zone.cost import CostStep
+from hushgrid.grid_cases.zone.horizon import SNAPSHOT, Horizon
 from hushgrid.grid_cases.zone.model import ZoneModel
 from hushgrid.kernels.patterns.star import Index
 from hushgrid.kernels.types import Vector

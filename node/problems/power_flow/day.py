@@ -3,7 +3,7 @@
 As in `conclusion`, all of it is a function of the gates' answers and of public data. Storage is fixed where the
 relaxation has it, and generators stay so near to the relaxation's plan that their ramps hold whatever each period's AC
 optimal power flow chooses: so periods are solved one by one, and one that fails takes no other with it. Model:
-`grid_cases.horizon`.
+`grid_cases.zone.horizon`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from hushgrid.grid_cases.ac.opf import AcDispatch, NoDispatch, recover_each
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.dispatch import Dispatch, Part
 from hushgrid.grid_cases.dispatch import relaxed as together
-from hushgrid.grid_cases.horizon import Horizon, Storage
 from hushgrid.grid_cases.variables import Layout
+from hushgrid.grid_cases.zone.horizon import Horizon, Storage
 from hushgrid.kernels.patterns.star import Closing
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.power_flow.section import StorageUnit, ZonesPlan

@@ -17,12 +17,12 @@ from hushgrid.grid_cases import load
 from hushgrid.grid_cases.ac import presence
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.costs import require_convex, require_modelled
-from hushgrid.grid_cases.horizon import SNAPSHOT, Horizon
 from hushgrid.grid_cases.partition import explicit, partition
 from hushgrid.grid_cases.setpoints import released_keys
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.build import ensure_model
 from hushgrid.grid_cases.zone.cost import joint_stiffness, stiffness
+from hushgrid.grid_cases.zone.horizon import SNAPSHOT, Horizon
 from hushgrid.grid_cases.zone.model import ZoneModel, load_model, place
 from hushgrid.grid_cases.zone.projection import ZoneStep
 from hushgrid.kernels.algorithms.base import Algorithm

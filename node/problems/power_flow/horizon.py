@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from hushgrid.grid_cases.case import Case
-from hushgrid.grid_cases.horizon import SNAPSHOT, Horizon, Storage
+from hushgrid.grid_cases.zone.horizon import SNAPSHOT, Horizon, Storage
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Index, Vector
 from hushgrid.node.problems.power_flow.section import PERIODS, HorizonPlan, HorizonProblem, StorageUnit, ZonesPlan

@@ -1,6 +1,6 @@
 """A customer's whole day as the unit of privacy: what it may move, in whatever shape, and that the noise covers it.
 
-MECHANISMS: h sum_t |dp_t| <= E and |dq_t| <= tan(phi) |dp_t| move the answer by at most E (1 + tan phi) MWh in L1.
+h sum_t |dp_t| <= E and |dq_t| <= tan(phi) |dp_t| move the answer by at most E (1 + tan phi) MWh in L1.
 """
 
 import math

@@ -136,7 +136,6 @@ def test_the_problem_runs_guarded_and_finds_the_median_without_noise(tmp_path):
     (tmp_path / "kinds" / "smooth_median").mkdir(parents=True)
     (tmp_path / "setups").mkdir()
     kind, setup = files("add-a-problem.md").values()
-    (tmp_path / "kinds" / "smooth_median" / "__init__.py").touch()
     (tmp_path / "kinds" / "smooth_median" / "kind.py").write_text(kind)
     (tmp_path / "setups" / "smooth_median.py").write_text(setup)
     (scenario,) = blocks("add-a-problem.md", "yaml")

@@ -27,7 +27,7 @@ def tables(case: str, count: int, out: Path) -> dict[str, tuple[dict[str, Any], 
     for name, (columns, body) in made_up(grid, zones_of(grid, count), "ac").tables().items():
         with (out / f"{name}.csv").open("w", newline="") as file:
             csv.writer(file).writerows([columns, *body])
-    return rundir._tables(out)
+    return rundir._tables(out, rundir.TABLES)
 
 
 def line(branch: int, a: int, b: int, p: float, loading: float = 50.0) -> dict[str, Any]:

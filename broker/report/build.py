@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgrid.broker.report import dispatch, dispatch_page, quality, summary
+from hushgrid.broker.report import day_page, dispatch, dispatch_page, quality, summary
 from hushgrid.broker.report import network as row_page
 from hushgrid.broker.report.charts import WITHHELD, charts
 from hushgrid.broker.report.drawings import gridmap
@@ -65,6 +65,13 @@ def render(run: Run) -> str:
 
 def _found(run: Run, case: Case | None, absent: str, along: str) -> list[str]:
     """What was found, drawn and in tables, around the charts of how (`along`)."""
+    if day := day_page.of(run):
+        return [
+            section("The day", day_page.drawn(run, day)),
+            section("The grid", day_page.map_of(run)),
+            section("Set-points of that period", day_page.tables(run)),
+            along,
+        ]
     if run.least_cost:
         drawn = dispatch_page.grid(run)
         parts = [section("The grid", drawn)] if drawn else []
@@ -86,7 +93,7 @@ def _first(run: Run) -> list[str]:
     if not run.least_cost:
         return [verdict]
     title = f"{dispatch_page.name(run)} in {len(run.nodes())} zones"
-    return [f"{title}: {dispatch_page.dispatch_of(run).headline}.", verdict]
+    return [f"{title}: {(day_page.of(run) or dispatch_page.dispatch_of(run)).headline}.", verdict]
 
 
 def _case(run: Run) -> tuple[Case | None, str]:
@@ -131,7 +138,9 @@ def _quality(run: Run) -> str:
         return ""
     word = quality.WORD[verdict["verdict"]]
     sentence = ""
-    if run.least_cost:
+    if day := day_page.of(run):
+        sentence = f"{day.sentence}."
+    elif run.least_cost:
         sentence = dispatch_page.dispatch_of(run).sentence
     elif isinstance(run.result.get("served_mw"), int | float):
         sentence = power_words(run)
@@ -168,6 +177,8 @@ def _bytes(value: Any) -> str:
 def _key_figures(run: Run) -> list[tuple[str, str]]:
     result, wording, walks = run.result, wording_of(run), run.walks
     rows = dispatch_page.key_figures(run) if run.least_cost else []
+    if day := day_page.of(run):
+        rows = day_page.key_figures(day)
     planned = (run.scenario.get("algorithm") or {}).get("rounds")
     rounds = number(result.get("rounds_done")) + (f" of {number(planned)}" if planned is not None else "")
     if walks:

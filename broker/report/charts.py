@@ -82,8 +82,8 @@ class _Charts:
             "disagree it may be less than any dispatch costs. Relaxed."
         )
         levels = {"proven bound": dispatch.bound} if dispatch.bound is not None else {}
-        cost = {"cost": self.history["objective"]}
-        self.add("Cost", caption, cost, ylabel="$/h", levels=levels, from_zero=True)
+        cost, unit = {"cost": self.history["objective"]}, "$/h" if self.run.periods == 1 else "$ of the day"
+        self.add("Cost", caption, cost, ylabel=unit, levels=levels, from_zero=True)
 
     def objective(self) -> None:
         if "objective" in self.known and self.run.least_cost:

@@ -246,6 +246,8 @@ def grid(run: Run) -> str:
 def _prices(run: Run) -> str:
     """What a price is."""
     result = dispatch_of(run)
+    if "period" in run.result:
+        return "Prices are those of the plan over all periods, the relaxation's: what one more MWh of load would cost."
     meant = f"at the {result.loads}: what one more MW of load at the bus would cost, in $/MWh."
     apart = " of each zone's own last step: the zones have not agreed on them."
     if result.ac is not None:

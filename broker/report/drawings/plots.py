@@ -160,6 +160,35 @@ def lines(
     return _drawn(name, label, draw)
 
 
+def stacked(
+    name: str,
+    label: str,
+    rounds: Array,
+    series: Mapping[str, Array],
+    levels: Mapping[str, Array],
+    *,
+    xlabel: str,
+    ylabel: str,
+) -> str:
+    """What adds up, one on the other, each for the length of its period; `levels` are lines over all of it."""
+
+    def draw(axes: Axes) -> None:
+        base = np.zeros(rounds.size)
+        for i, (key, values) in enumerate(series.items()):
+            colour = PALETTE[i % len(PALETTE)]
+            axes.bar(rounds, values, 1.0, bottom=base, color=colour, alpha=0.55, linewidth=0, label=key)
+            base = base + values
+        for i, (key, values) in enumerate(levels.items()):
+            dash = DASHES[i % len(DASHES)]
+            axes.step(rounds, values, where="mid", color=INK, linewidth=1.3, linestyle=dash, label=key)
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+        _whole(axes)
+        _legend_below(axes, [*series, *levels])
+
+    return _drawn(name, label, draw, SIZE[1] + 0.17 * _lines([*series, *levels]))
+
+
 def bars(name: str, label: str, rounds: Array, values: Array, *, xlabel: str = "round", ylabel: str) -> str:
     """Counts per round as a filled step: zero is always in sight."""
 
@@ -179,14 +208,15 @@ def bars(name: str, label: str, rounds: Array, values: Array, *, xlabel: str = "
 Band = tuple[Array, Array, Array, Array]
 
 
-def bands(name: str, label: str, curves: Mapping[str, Band], *, xlabel: str, ylabel: str) -> str:
-    """Medians over what was swept, each between its quartiles. An axis is logarmithic if its values span a decade.
+def bands(name: str, label: str, curves: Mapping[str, Band], *, xlabel: str, ylabel: str, linear: bool = False) -> str:
+    """Medians over what was swept, each between its quartiles.
 
+    An axis is logarithmic if its values span a decade, unless both are to be `linear`.
     Values that are not positive keep the axis linear, so that none is left out.
     """
 
     def wide(values: Sequence[Array]) -> bool:
-        every = np.concatenate(values) if values else np.zeros(0)
+        every = np.concatenate(values) if values and not linear else np.zeros(0)
         every = every[np.isfinite(every)]
         return bool(every.size and every.min() > 0 and every.max() >= 10 * every.min())
 

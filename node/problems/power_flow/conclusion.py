@@ -278,7 +278,8 @@ def _dispatched_day(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout
         None if np.isnan(values[0]) else recovered(one.case, one, values)
         for one, values in zip(relaxed, packed, strict=True)
     ]
-    final = [ac.dispatch if ac else one for ac, one in zip(each, relaxed, strict=True)]
+    # A price is the plan's: an AC power flow of one period knows nothing of what that period owes to others.
+    final = [replace(ac.dispatch, price=one.price) if ac else one for ac, one in zip(each, relaxed, strict=True)]
     day = Day(horizon, problem.horizon.storage, final, relaxed, paths_of(problem, days), problem.voll)
     cost = day.cost(relaxed)
     ac_cost = day.cost(final) if all(each) else None

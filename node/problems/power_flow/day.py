@@ -81,7 +81,7 @@ def recovered_periods(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Day:
-    """The dispatch of every period, AC where there is one."""
+    """The dispatch of every period, AC where there is one; prices are the relaxation's."""
 
     horizon: Horizon
     units: Sequence[StorageUnit]

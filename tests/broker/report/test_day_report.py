@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hushgrid.broker.report.build import build
 from hushgrid.broker.report.result import Result
 from hushgrid.grid_cases import load
 from hushgrid.kernels.errors import InputError
@@ -27,6 +28,7 @@ def day(tmp_path: Path) -> Path:
         result[key] = [result[key]] * PERIODS
     result |= {"horizon": {"periods": PERIODS, "hours": 1.0}, "charge_mw": [1.0, 0.0, 0.0]}
     result |= {"discharge_mw": [0.0, 0.0, 0.9], "price_min": [19.0, 20.0, 21.0], "price_max": [29.0, 30.0, 31.0]}
+    result["prices"] = {bus: [19.0, 20.0, price] for bus, price in (("1", 25.0), ("3", 31.0))}
     result["ac"] = {"status": "solved", "objective": 6500.0, "losses_mw": [15.9] * PERIODS, "failed": []}
     (tmp_path / "result.json").write_text(json.dumps(result))
     case = load("case14")
@@ -77,3 +79,30 @@ def test_a_network_is_of_one_period_of_the_day(day: Path, period: int | None) ->
 def test_a_snapshot_has_no_period(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="period: found 1, expected none: the run is no horizon"):
         Result.load(write_least_cost(tmp_path)).to_pandapower(1)
+
+
+def test_the_page_of_a_day_says_its_energies_and_shows_the_period_of_the_highest_price(day: Path) -> None:
+    page = build(day).read_text()
+    result = json.loads((day / "result.json").read_text())
+    served = f"{sum(result['served_mw']):,.1f}"
+    assert f"serves {served} of" in page
+    assert f"MWh (the gate&#x27;s noisy loads) in {PERIODS} periods of 1 h at 6,500 $" in page
+    for title in ("Power", "Storage", "Prices", "Period by period (3 rows)"):
+        assert title in page
+    assert "Period 3 of 3, in which a bus has the highest price of the day." in page
+    assert page.count("All generators") == 1  # of one period
+    assert "no dispatch" not in page
+
+
+def test_a_period_without_an_ac_dispatch_is_named(day: Path) -> None:
+    result = json.loads((day / "result.json").read_text())
+    result["ac"] = {
+        "status": "failed in period 2: why",
+        "objective": None,
+        "losses_mw": [1.0, None, 1.0],
+        "failed": [2],
+    }
+    (day / "result.json").write_text(json.dumps(result))
+    page = build(day).read_text()
+    assert "relaxed: failed in period 2: why" in page
+    assert "Periods without an AC dispatch" in page

@@ -87,6 +87,12 @@ def test_every_period_has_an_ac_dispatch_and_its_own_rows(day):
     assert day.price_min[0] <= day.prices["14"][0] <= day.price_max[0]
 
 
+def test_prices_are_those_of_the_whole_plan(day):
+    """$/MWh at bus 4 in the first periods, where ramps and storage leave no choice of multipliers: the reference's."""
+    assert day.prices["4"][:4] == pytest.approx([8.463, 8.431, 8.422, 8.419], rel=1e-3)
+    assert max(day.price_max) < 12  # an AC step of one period alone asks generator 2's 23 $/MWh wherever a ramp binds
+
+
 def test_a_private_day_is_planned_on_noisy_loads_and_costs_one_answer():
     run = hushgrid.run(SCENARIO, set={"problem.ac": "none"}, seed=1)
     assert {account.spent.epsilon for account in run.privacy.per_node.values()} == {1.0}

@@ -1,0 +1,131 @@
+"""The part of the report that a run over a horizon has of its own: what the day costs and does, hour by hour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import nan
+
+import numpy as np
+
+from hushgrid.broker.report import dispatch, dispatch_page, quality
+from hushgrid.broker.report.day import Day, day_of
+from hushgrid.broker.report.drawings import plots
+from hushgrid.broker.report.drawings.page import figure, paragraphs, table
+from hushgrid.broker.report.run_directory import Array, Run
+
+POWERS = ("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw", "slack_mvar")
+HEADINGS = ("Period", "Load, MW", "Served, MW", "Unserved, MW", "Charging, MW", "Discharging, MW", "Prices, $/MWh")
+
+
+def of(run: Run) -> Day | None:
+    """The day that a run has planned; None of a run that is none, or has ended without a plan."""
+    return day_of(run.result, run.noisy_loads)
+
+
+def hour(run: Run, t: int) -> Run:
+    """The run as if period t (from 1) were a snapshot, for what is drawn of one."""
+    result = {key: value for key, value in run.result.items() if key not in ("horizon", "bound", "gap")}
+    result |= {key: run.result[key][t - 1] for key in POWERS} | {"period": t}
+    tables = {
+        name: tuple(row for row in rows if row["period"] == t) for name, rows in run.tables.items() if name != "storage"
+    }
+    ac = run.result.get("ac") or {}
+    solved = ac.get("objective") is not None or (ac.get("failed") is not None and t not in ac["failed"])
+    cost = float(sum(row["cost_per_h"] for row in tables["generation"]))
+    result["objective"] = cost
+    result["ac"] = {"status": ac.get("status")}
+    if solved:
+        result["ac"] = {"status": dispatch.SOLVED, "objective": cost} | {key: result[key] for key in POWERS}
+    return replace(run, result=result, tables=tables)
+
+
+def dearest(run: Run) -> int:
+    """The period, from 1, in which a bus has the highest price of the day."""
+    return int(np.argmax(run.result["price_max"])) + 1
+
+
+def key_figures(day: Day) -> list[tuple[str, str]]:
+    """Name and value pairs."""
+    how = "AC" if day.ac is not None else "relaxed"
+    rows = [
+        (f"Load served ({day.loads})", f"{dispatch.amount(day.served)} of {dispatch.amount(day.load)} MWh"),
+        ("Periods", f"{day.periods} of {day.hours:g} h"),
+        (f"Generation ({how})", f"{dispatch.amount(day.generation)} MWh"),
+        (f"Cost of the day ({how})", f"{dispatch.money(day.cost if day.ac is None else day.ac)} $"),
+        ("Given by storage", f"{dispatch.amount(day.discharged)} MWh"),
+        ("Unserved", f"{dispatch.amount(day.unserved) if day.unserved >= dispatch.SEEN else '0'} MWh"),
+    ]
+    if day.failed:
+        rows.append(("Periods without an AC dispatch", ", ".join(map(str, day.failed))))
+    if day.bound is not None:
+        rows.append(("Bound: no plan costs less, proven", f"{dispatch.money(day.bound)} $"))
+    if day.gap is not None:
+        rows.append(("Distance from it", f"at most {quality.at_most(day.gap)}"))
+    if day.disagreement is not None:
+        rows.append(("Largest disagreement of two zones", f"{day.disagreement:,.3f} MW or MVAr"))
+    return rows
+
+
+def drawn(run: Run, day: Day) -> str:
+    """Powers, storage and prices over the day, the map of its dearest period, and the table of its periods."""
+    result, at = run.result, np.arange(1.0, day.periods + 1)
+    label = f"period of {day.hours:g} h"
+    powers = {f"generator {number}": values for number, values in _paths(run, "generation", "gen", "p_mw").items()}
+    powers = {name: values for name, values in powers.items() if np.abs(values).max() >= dispatch.SEEN}
+    charging = np.array(result["charge_mw"]) - np.array(result["discharge_mw"])
+    need = {"load": np.array(result["load_mw"]), "load and charging": np.array(result["load_mw"]) + charging}
+    parts = [
+        figure(
+            "Power",
+            plots.stacked("power", "Generation by period", at, powers, need, xlabel=label, ylabel="MW"),
+            f"Generation is stacked; the lines are the load ({day.loads}), and the load with what storage takes. What "
+            "is between that line and the top are losses.",
+        )
+    ]
+    if energies := _paths(run, "storage", "storage", "energy_mwh"):
+        chart = plots.lines("energy", "Energy of storage", at, energies, xlabel=label, ylabel="MWh", from_zero=True)
+        parts.append(
+            figure("Storage", chart, "Energy at the end of each period, as planned.")
+        )
+    low, high = np.array(result["price_min"]), np.array(result["price_max"])
+    middle = np.median(np.array(list(result["prices"].values())), axis=0)
+    band = {"median": (at, middle, low, high)}
+    chart = plots.bands("price", "Prices by period", band, xlabel=label, ylabel="$/MWh", linear=True)
+    caption = "Of the plan over all periods: the median over the buses, between the lowest and the highest of a bus."
+    parts.append(figure("Prices", chart, caption))
+    return f'<div class="charts">{"".join(parts)}</div>' + _table(run, day)
+
+
+def map_of(run: Run) -> str:
+    """The map of the dearest period."""
+    t = dearest(run)
+    text = f"Period {t} of {run.periods}, in which a bus has the highest price of the day."
+    return paragraphs([text]) + dispatch_page.grid(hour(run, t))
+
+
+def tables(run: Run) -> str:
+    """The tables of the dearest period; those of all periods are in the run directory."""
+    t = dearest(run)
+    text = f"Period {t}. generation.csv, balance.csv, lines.csv, buses.csv and storage.csv have every period."
+    return paragraphs([text]) + dispatch_page.tables(hour(run, t))
+
+
+def _paths(run: Run, name: str, element: str, column: str) -> Mapping[str, Array]:
+    """(T,) of each element of a table, by its name."""
+    paths: dict[str, Array] = {}
+    for row in run.tables.get(name, ()):
+        values = paths.setdefault(str(row[element]), np.full(run.periods, nan))
+        values[int(row["period"]) - 1] = row[column]
+    return paths
+
+
+def _table(run: Run, day: Day) -> str:
+    result = run.result
+    columns = [result[f"{key}_mw"] for key in ("load", "served", "unserved", "charge", "discharge")]
+    prices = [f"{low:,.2f} to {high:,.2f}" for low, high in zip(result["price_min"], result["price_max"], strict=True)]
+    rows = [
+        [str(t), *(f"{column[t - 1]:,.2f}" for column in columns), prices[t - 1]] for t in range(1, day.periods + 1)
+    ]
+    cells = table(list(HEADINGS), rows, f"The day period by period, at {day.loads}.")
+    return f"<details><summary>Period by period ({day.periods} rows)</summary>{cells}</details>"

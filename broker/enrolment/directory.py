@@ -268,6 +268,8 @@ class FleetDirectory:
         text = re.sub("^listener .*$", f"listener {parse_url(self.broker).port}", text, flags=re.M)
         if os.geteuid() == 0:
             text = re.sub("^user .*$", "user root", text, flags=re.M)  # whose files these are
+        # Certificates that open no connection any more; a reload reads the list again.
+        text = re.sub("^keyfile .*$", rf"\g<0>\ncrlfile {place}/crl.pem", text, flags=re.M)
         write_file(place / "mosquitto.conf", text.encode())
         write_file(place / "hushgrid.acl", _star(self.fleet, members).encode())
 

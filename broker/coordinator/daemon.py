@@ -61,6 +61,10 @@ def prepare(config: CoordinatorConfig, path: str) -> tuple[str, RunPlan]:
         raise InputError(
             f"{path}: members: found {', '.join(config.members)}, expected {', '.join(plan.nodes)}, the nodes of {file}"
         )
+    if config.run is not None and getattr(plan.problem, "horizon", None) is not None:
+        raise InputError(
+            f"{path}: run: found a section, expected none: a plan over a horizon is not carried on hour by hour"
+        )
     if config.quorum is not None and config.quorum > len(plan.nodes):
         raise InputError(f"{path}: quorum: found {config.quorum}, expected at most {len(plan.nodes)}, the members")
     return scenario.kind.source(scenario.problem), plan

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import hushgrid
+from hushgrid.broker.coordinator.daemon import prepare
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.config.coordinator import load_coordinator
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.runs
@@ -157,3 +159,13 @@ def test_a_table_that_is_wrong_is_named_with_its_line(tmp_path: Path, key, text,
         return
     with pytest.raises(InputError, match=line):
         hushgrid.run(SCENARIO, set=overrides)
+
+
+def test_a_coordinator_with_a_schedule_refuses_a_horizon(tmp_path: Path):
+    (tmp_path / "coordinator.yaml").write_text(
+        f"coordinator:\n  fleet: demo\n  broker: mqtt://127.0.0.1:1\n  scenario: {SCENARIO}\n  state: {tmp_path}\n"
+        "  run: {every: 1h}\n"
+    )
+    path = tmp_path / "coordinator.yaml"
+    with pytest.raises(InputError, match="run: found a section, expected none: a plan over a horizon"):
+        prepare(load_coordinator(path), str(path))

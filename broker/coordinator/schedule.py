@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from math import floor
 from pathlib import Path
 from random import SystemRandom
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
 DICE = SystemRandom()
+NEARLY = 1e-9  #: of an interval; how exactly times are added
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -43,6 +45,25 @@ class Remembered(Struct, frozen=True):
     wall: float  #: when the next one is by the wall clock, s since 1970
 
 
+class Moment(Struct, frozen=True):
+    """A time by all clocks."""
+
+    boot: str  #: which boot
+    at: float  #: s of its clock
+    wall: float  #: s of the wall clock
+
+
+class Dated(Protocol):
+    """What has the parts of a moment."""
+
+    @property
+    def boot(self) -> str: ...
+    @property
+    def at(self) -> float: ...
+    @property
+    def wall(self) -> float: ...
+
+
 class Clocks(NamedTuple):
     """The clocks that a schedule reads, s."""
 
@@ -50,14 +71,26 @@ class Clocks(NamedTuple):
     wall: Callable[[], float] = time.time
     boot_id: Callable[[], str] = boot_id
 
+    def moment(self, ago: float = 0.0) -> Moment:
+        """So many seconds ago."""
+        return Moment(self.boot_id(), self.boot() - ago, self.wall() - ago)
+
+    def since(self, moment: Dated) -> float:
+        """Seconds since then, by this boot's clock, else by the wall clock."""
+        same = moment.boot != "" and moment.boot == self.boot_id()
+        return self.boot() - moment.at if same else self.wall() - moment.wall
+
 
 class Schedule:
     """One run every `every` s, each up to `jitter` s later, which is drawn at random and public.
 
     Whatever was missed is not made up for: after a sleep, a stop or a run that took too long, the next run is due once.
     A run on its beat, or behind it by less than the middle between `jitter` and `every`, keeps the beat, so that jitter
-    and small delays do not add up. A later one begins a new beat: the one after it is due `every` later.
+    and small delays do not add up. A later one begins a new beat: the one after it is due `every` later. A `steady`
+    schedule keeps its beat whatever happens: its intervals are those of a day.
     """
+
+    steady = False
 
     def __init__(
         self,
@@ -72,6 +105,7 @@ class Schedule:
         self.number = remembered.number if remembered else 0
         self.late = min(max(remembered.late, 0.0), jitter) if remembered else 0.0
         self.due = self._since(remembered)  #: s of CLOCK_BOOTTIME
+        self.beat = self.due - self.late  #: of the interval that began last, once one has
 
     def _since(self, remembered: Remembered | None) -> float:
         now = self.clocks.boot()
@@ -96,9 +130,12 @@ class Schedule:
         """The next interval begins now. Returns what is to be remembered durably before anything of it is said."""
         now = self.clocks.boot()
         beat = self.due - self.late
-        if now < self.due or now - beat >= (self.jitter + self.every) / 2:  # asked for early, or far too late
+        if self.steady:
+            beat += floor((now - beat) / self.every + NEARLY) * self.every
+        elif now < self.due or now - beat >= (self.jitter + self.every) / 2:  # asked for early, or far too late
             beat = now
         self.number += 1
+        self.beat = beat
         self.late = self.jitter * self.share()
         self.due = beat + self.every + self.late
         wall = self.clocks.wall() + self.due - now

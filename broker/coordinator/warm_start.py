@@ -93,9 +93,7 @@ def keep(ledger: Ledger, plan: RunPlan, run: bytes, final: FinalState, number: i
 
 def age(part: MemberState, number: int, every: float, clocks: Clocks) -> float:
     """How old a part is, s, by this boot's clock, else by the wall clock; never less than the intervals since then."""
-    same = part.boot != "" and part.boot == clocks.boot_id()
-    measured = clocks.boot() - part.at if same else clocks.wall() - part.wall
-    return max(measured, (number - part.number) * every)
+    return max(clocks.since(part), (number - part.number) * every)
 
 
 def fits(start: WarmState, shapes: dict[str, int]) -> bool:

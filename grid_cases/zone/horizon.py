@@ -55,6 +55,7 @@ class Horizon:
     price: Floats = field(default_factory=lambda: np.zeros((0, 0)))  #: (T, ng) factors of c1; (0, 0): 1
     reserve: Mapping[str, Floats] = field(default_factory=dict)  #: R (T,) MW, by zone
     before: Floats = field(default_factory=lambda: NO_NUMBERS)  #: p_g (ng,) of the period before the first, p.u.
+    first: int = 1  #: the number of the first period in its day
 
     def available(self, case: Case, generators: Ints) -> Floats:
         """a p_max of these generators, (T, len(generators)), p.u."""

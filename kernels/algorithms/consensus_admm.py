@@ -189,7 +189,8 @@ class Agent(StarMember):
 
     def outcome(self) -> dict[str, Vector]:
         released = self.state.released
-        return {"z": self.state.z, "released": released.values if released else np.zeros(0)}
+        values = released.values if released else np.zeros(0)
+        return {"z": self.state.z, "released": values, "duals": self.state.duals}
 
 
 @dataclass

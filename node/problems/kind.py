@@ -57,6 +57,7 @@ class RunFacts(NamedTuple):
     quality: str | None  #: the coordinator's verdict, if it says so
     version: int  #: of the device's data
     age: float | None  #: s of running time since the data of this version were read; None if the device does not know
+    problem: Any = None  #: the public part of the run's problem (`Public`)
 
 
 FEW = 1024  #: numbers of an outcome that a JSON document has; more stand in an archive only
@@ -72,6 +73,7 @@ class SiteOutcome(NamedTuple):
     body: Document  #: keys of a JSON document
     archive: bytes | None = None  #: the same as a file of its own format
     why: str = ""  #: why the device does not take it, and keeps the last one; "" if it does
+    tariff: Document | None = None  #: prices and limits of the time to come, where there are any
 
 
 def archive_of(outcome: dict[str, Vector]) -> bytes:
@@ -372,8 +374,11 @@ class Kind(ABC):
     def outcome(self, device: Any, state: Path) -> Outcome:
         """The function that stores a run's outcome on this device, in the directory `state`."""
 
-    def site_outcome(self, device: Any, outcome: dict[str, Vector]) -> SiteOutcome:
-        """An outcome for other programs on the site: vectors of few numbers, by name."""
+    def site_outcome(self, device: Any, outcome: dict[str, Vector], problem: Any, now: float) -> SiteOutcome:
+        """An outcome for other programs on the site: vectors of few numbers, by name.
+
+        problem: that of the run (`Public`). now: the time of the machine's clock, s.
+        """
         few = sum(v.size for v in outcome.values()) <= FEW
         return SiteOutcome(
             {"model": {name: v.tolist() for name, v in outcome.items()} if few else None}, archive_of(outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from math import ceil
 from typing import Annotated
 
@@ -24,6 +25,11 @@ def seconds(length: Length) -> float:
         return float(length)
     number = length.rstrip("smindh")
     return float(number) * UNITS[length[len(number) :]]
+
+
+def moment(seconds: float) -> str:
+    """A time of the machine's clock, s since 1970, in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def in_words(length: float, *, up: bool = False) -> str:

@@ -26,7 +26,7 @@ from hushgrid.node.problems.kind import Outcome, RunFacts
 from hushgrid.node.schema.site import MqttSink, Sink
 from hushgrid.node.site.data_source import DataSource
 from hushgrid.node.site.exec_sink import ExecSink
-from hushgrid.node.site.home_assistant import available, discovery, health
+from hushgrid.node.site.home_assistant import available, discovery, health, tariff
 from hushgrid.node.site.local_link import LocalEnd, LocalLink
 from hushgrid.node.site.standing import Standing, last_standing, moment, place_of, write_standing
 from hushgrid.node.site.value_store import running
@@ -115,11 +115,12 @@ class Publisher:
     def tell(self, vectors: dict[str, Vector], facts: RunFacts) -> None:
         """The outcome of a run is stored: it is in force now, unless the device has not taken it. Raises OSError."""
         self._told = facts.run
-        outcome = self.config.kind.site_outcome(self.data_source.device, vectors)
+        now = time.time()
+        outcome = self.config.kind.site_outcome(self.data_source.device, vectors, facts.problem, now)
         if outcome.why:
             self.hold(outcome.why)
             return
-        length, now = validity(facts.every), time.time()
+        length = validity(facts.every)
         document = {
             "format": 1,
             "fleet": self.config.fleet,
@@ -137,7 +138,8 @@ class Publisher:
             "quality": facts.quality,
             **outcome.body,
         }
-        self.now, self._expired = Standing(document, outcome.archive, running(self.ledger), length), False
+        ran = running(self.ledger)
+        self.now, self._expired = Standing(document, outcome.archive, ran, length, outcome.tariff), False
         self._keep(self.now)
         self._spread()
 
@@ -266,7 +268,9 @@ def _reason(last: bytes) -> str:
 
 
 class MqttPublisher(LocalEnd):
-    """Retained topics of the local broker: the document, whether this program is there, and the source's health."""
+    """Retained topics of the local broker: the document, whether this program is there, the source's health, and over a
+    horizon the tariff.
+    """
 
     def __init__(self, publisher: Publisher, section: MqttSink, log: Callable[[str], None]) -> None:
         config = publisher.config
@@ -293,6 +297,8 @@ class MqttPublisher(LocalEnd):
             remaining = self.publisher.remaining
             expiry = None if remaining is None else min(max(1, ceil(remaining)), LONGEST_S)
             self.link.publish(self.section.topic, msgspec.json.encode(now.document), retain=True, expiry=expiry)
+            if now.tariff is not None:
+                self.link.publish(tariff(self.section.topic), msgspec.json.encode(now.tariff), retain=True)
 
     def leave(self) -> None:
         """An orderly end: the will is not published, so this says it."""
@@ -315,7 +321,7 @@ class MqttPublisher(LocalEnd):
             out.append((health(topic), msgspec.json.encode(body), True))
         if now is not None and self.section.discovery:
             described = discovery(
-                config.fleet, config.node, topic, now.document, now.validity, config.source is not None
+                config.fleet, config.node, topic, now.document, now.validity, config.source is not None, now.tariff
             )
             if described != self._described:
                 self._described = described

@@ -4,7 +4,6 @@ also once the device has ended.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.config.site import group_of
 from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.ledger_file import held
-from hushgrid.node.schema.durations import in_words
+from hushgrid.node.schema.durations import in_words, moment
 from hushgrid.node.schema.site import SinkFile
 
 STOPPED = "the device has stopped"  #: why an answer is old that nobody would call old otherwise
@@ -30,6 +29,7 @@ class Standing(Struct):
     archive: bytes | None  #: of rows: the model, .npz
     ran: float  #: running time when it was written, s
     validity: float | None  #: s for which it counts
+    tariff: Document | None = None  #: over a horizon: prices and limits of its periods
 
     @property
     def old(self) -> bool:
@@ -84,11 +84,6 @@ def mark_stopped(config: DeviceConfig, path: str) -> None:
         write_standing(file, standing if standing.old else standing.stopped, group)
     except OSError as error:
         raise Stopped(f"{file.path}: {error.strerror}, expected to write that the device has stopped") from None
-
-
-def moment(seconds: float) -> str:
-    """A time of the machine's clock, in UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def standing_words(config: DeviceConfig) -> list[str]:

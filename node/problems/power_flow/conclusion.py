@@ -111,7 +111,7 @@ def _conclusion_of_periods(case: Case, problem: ZonesPlan, layouts: Mapping[str,
         found = [one if isinstance(one, AcDispatch) else None for one in outcomes]
         apart = measured["disagreement"] * case.base_mva
         told = {p: _own_of_periods(case, layout, found, relaxed) for p, layout in layouts.items()}
-        released = {p: Released(_status(outcomes), apart, values) for p, values in told.items()}
+        released = {p: Released(_status(outcomes, horizon.first), apart, values) for p, values in told.items()}
         width = 2 + 2 * len(case.generators) + 8 * len(case.buses) + 4 * len(case.dc_lines)
         packed = [np.full(width, np.nan) if one is None else _packed(case, one, {}) for one in found]
         kept = np.concatenate(packed) if any(one is not None for one in found) else np.zeros(0)
@@ -120,8 +120,8 @@ def _conclusion_of_periods(case: Case, problem: ZonesPlan, layouts: Mapping[str,
     return conclude
 
 
-def _status(outcomes: Sequence[AcDispatch | NoDispatch]) -> str:
-    failed = {t: one.why for t, one in enumerate(outcomes, 1) if isinstance(one, NoDispatch)}
+def _status(outcomes: Sequence[AcDispatch | NoDispatch], first: int) -> str:
+    failed = {t: one.why for t, one in enumerate(outcomes, first) if isinstance(one, NoDispatch)}
     if not outcomes:
         return LEFT_OUT
     if not failed:
@@ -286,7 +286,7 @@ def _dispatched_day(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout
     ac: Document = {"status": next(iter(state.released.values())).status}
     if any(each):
         losses = [one.figures["losses_mw"] if one else None for one in each]
-        failed = [t for t, one in enumerate(each, 1) if one is None]
+        failed = [t for t, one in enumerate(each, horizon.first) if one is None]
         ac |= {"objective": ac_cost, "losses_mw": losses, "failed": failed}
     figures = {"objective": cost, **day.figures(), **proven(case, state.bound, cost, ac_cost), "ac": ac}
     return Dispatched(day, figures, proven(case, state.bound, cost, None)["gap"])

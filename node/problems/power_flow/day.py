@@ -112,13 +112,13 @@ class Day:
         }
 
     def tables(self) -> dict[str, Table]:
-        """Those of a dispatch, with a first column `period` (from 1), and what storage does."""
+        """Those of a dispatch, with a first column `period` (the day's own), and what storage does."""
         stacked: dict[str, Table] = {}
-        for t, one in enumerate(self.periods, 1):
+        for t, one in enumerate(self.periods):
             for name, (columns, rows) in one.tables().items():
-                header, more = ("period", *columns), [(t, *row) for row in rows]
+                header, more = ("period", *columns), [(self.horizon.first + t, *row) for row in rows]
                 if name == "balance":
-                    header, more = (*header, *FLOWS), [(*row, *self._flows(row[1], t - 1)) for row in more]
+                    header, more = (*header, *FLOWS), [(*row, *self._flows(row[1], t)) for row in more]
                 stacked.setdefault(name, (header, []))[1].extend(more)
         return stacked | ({"storage": (STORAGE, list(self._storage()))} if self.units else {})
 
@@ -130,7 +130,7 @@ class Day:
     def _storage(self) -> Sequence[tuple[Any, ...]]:
         return [
             (
-                *(t + 1, unit.name, unit.bus, one.zone_of[unit.bus]),
+                *(self.horizon.first + t, unit.name, unit.bus, one.zone_of[unit.bus]),
                 *(round(float(self.paths[kind, t, k]), 6) + 0.0 for kind in range(3)),
                 one.source,
             )
@@ -142,7 +142,7 @@ class Day:
 def paths_of(problem: ZonesPlan, days: Mapping[str, ZoneDay]) -> Vector:
     """(3, T, K) of all units, in the plan's order."""
     assert problem.horizon is not None
-    units, T = problem.horizon.storage, problem.horizon.periods
+    units, T = problem.horizon.storage, problem.horizon.left
     paths = np.zeros((3, T, len(units)))
     for day in days.values():
         mine = [k for k, unit in enumerate(units) if unit.bus in day.layout.buses]

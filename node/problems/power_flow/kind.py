@@ -135,12 +135,14 @@ class PowerFlow(Kind):
     def outcome(self, device: Any, state: Path) -> Outcome:
         from hushgrid.node.problems.power_flow.files import keep_setpoints
 
-        return lambda outcome, facts: keep_setpoints(device, outcome, state / f"{device.name}.setpoints.csv")
+        return lambda outcome, facts: keep_setpoints(
+            device, outcome, state / f"{device.name}.setpoints.csv", facts.problem
+        )
 
-    def site_outcome(self, device: Any, outcome: dict[str, Vector]) -> SiteOutcome:
+    def site_outcome(self, device: Any, outcome: dict[str, Vector], problem: Any, now: float) -> SiteOutcome:
         from hushgrid.node.problems.power_flow.files import site_setpoints
 
-        return site_setpoints(device, outcome)
+        return site_setpoints(device, outcome, problem, now)
 
     def own_report(self, device: Any, state: Path) -> list[str]:
         from hushgrid.node.problems.power_flow.own_check import own_check

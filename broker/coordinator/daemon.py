@@ -25,9 +25,12 @@ from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
+from hushgrid.node.problems.power_flow.rolling import HOUR_S, horizon
+from hushgrid.node.problems.power_flow.section import HorizonPlan
 from hushgrid.node.runtime.event_loop import POLL_S, link_for, reach, serve, serve_all
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
+from hushgrid.node.schema.durations import in_words
 from hushgrid.node.transport.link import Link
 from hushgrid.node.wire import COORDINATOR
 
@@ -61,13 +64,22 @@ def prepare(config: CoordinatorConfig, path: str) -> tuple[str, RunPlan]:
         raise InputError(
             f"{path}: members: found {', '.join(config.members)}, expected {', '.join(plan.nodes)}, the nodes of {file}"
         )
-    if config.run is not None and getattr(plan.problem, "horizon", None) is not None:
-        raise InputError(
-            f"{path}: run: found a section, expected none: a plan over a horizon is not carried on hour by hour"
-        )
+    if (day := horizon(plan.problem)) is not None:
+        check_day(config, day, path)
     if config.quorum is not None and config.quorum > len(plan.nodes):
         raise InputError(f"{path}: quorum: found {config.quorum}, expected at most {len(plan.nodes)}, the members")
     return scenario.kind.source(scenario.problem), plan
+
+
+def check_day(config: CoordinatorConfig, day: HorizonPlan, path: str) -> None:
+    """Raises InputError unless the intervals are the periods of the day, of all members."""
+    length = day.hours * HOUR_S
+    if config.run is not None and abs(config.run.every_s - length) > 1e-3:
+        raise InputError(
+            f"{path}: run.every: found {config.run.every}, expected {in_words(length)}, a period of the horizon"
+        )
+    if config.quorum is not None:
+        raise InputError(f"{path}: quorum: found {config.quorum}, expected none: a day is planned by all its zones")
 
 
 def main(config: CoordinatorConfig, path: str, signals: Signals, *, once: bool = False) -> int:

@@ -16,7 +16,7 @@ from hushgrid.node.durable import write_file
 COLUMNS = (
     *("interval", "began", "ended", "outcome", "cause", "reason", "run", "start", "cold"),
     *("rounds", "residual", "quality", "held", "absent"),
-    *("refused", "began_s", "ended_s"),
+    *("refused", "began_s", "ended_s", "period"),
 )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from hushgrid.kernels.machine import Machine
 from hushgrid.kernels.patterns.star import FinalState
+from hushgrid.node.problems.power_flow.rolling import Point
 from hushgrid.node.wire import Publication
 
 
@@ -42,6 +43,10 @@ class Pattern(ABC):
     def final_state(self) -> FinalState | None:
         """What a run that is done leaves for the next one; None: nothing."""
         return None
+
+    def points(self) -> tuple[Point, ...]:
+        """Where a day stands after each period that a run has planned, once it is done; none: it is no day."""
+        return ()
 
     @property
     def cold(self) -> list[str]:

@@ -17,8 +17,9 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
+
 DICE = SystemRandom()
-NEARLY = 1e-9  #: of an interval; how exactly times are added
+EARLY = 0.01  #: of a period of a day; what begins no sooner before it counts as in it: clocks differ
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -81,16 +82,19 @@ class Clocks(NamedTuple):
         return self.boot() - moment.at if same else self.wall() - moment.wall
 
 
+def periods(age: float, length: float) -> int:
+    """How many periods of this length are over at this age, s."""
+    return floor(age / length + EARLY)
+
+
 class Schedule:
     """One run every `every` s, each up to `jitter` s later, which is drawn at random and public.
 
     Whatever was missed is not made up for: after a sleep, a stop or a run that took too long, the next run is due once.
     A run on its beat, or behind it by less than the middle between `jitter` and `every`, keeps the beat, so that jitter
-    and small delays do not add up. A later one begins a new beat: the one after it is due `every` later. A `steady`
-    schedule keeps its beat whatever happens: its intervals are those of a day.
+    and small delays do not add up. A later one begins a new beat: the one after it is due `every` later. Intervals that
+    are the periods of a day keep the day's beat whatever happens.
     """
-
-    steady = False
 
     def __init__(
         self,
@@ -105,7 +109,6 @@ class Schedule:
         self.number = remembered.number if remembered else 0
         self.late = min(max(remembered.late, 0.0), jitter) if remembered else 0.0
         self.due = self._since(remembered)  #: s of CLOCK_BOOTTIME
-        self.beat = self.due - self.late  #: of the interval that began last, once one has
 
     def _since(self, remembered: Remembered | None) -> float:
         now = self.clocks.boot()
@@ -126,16 +129,18 @@ class Schedule:
         """Seconds until the next run is due; 0 if it is."""
         return max(self.due - self.clocks.boot(), 0.0)
 
-    def begin(self) -> Remembered:
-        """The next interval begins now. Returns what is to be remembered durably before anything of it is said."""
+    def begin(self, age: float | None = None) -> Remembered:
+        """The next interval begins now. Returns what is to be remembered durably before anything of it is said.
+
+        age: s since the beginning of a day whose periods the intervals are; None: they are no periods.
+        """
         now = self.clocks.boot()
         beat = self.due - self.late
-        if self.steady:
-            beat += floor((now - beat) / self.every + NEARLY) * self.every
+        if age is not None:
+            beat = now - age + periods(age, self.every) * self.every
         elif now < self.due or now - beat >= (self.jitter + self.every) / 2:  # asked for early, or far too late
             beat = now
         self.number += 1
-        self.beat = beat
         self.late = self.jitter * self.share()
         self.due = beat + self.every + self.late
         wall = self.clocks.wall() + self.due - now

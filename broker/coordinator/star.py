@@ -17,6 +17,7 @@ from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.masking import INTRODUCTION
 from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.problems.power_flow.rolling import Point, horizon
 from hushgrid.node.wire import SMALL, Publication
 
 
@@ -86,6 +87,12 @@ class StarCoordinator(Coordinator):
         if self.driver is None or self.error or not self.driver.done:
             return None
         return cast(StarCentre, self.driver.machine).final_state()
+
+    def points(self) -> tuple[Point, ...]:
+        if self.final_state() is None or horizon(self.plan.problem) is None or self.driver is None:
+            return ()
+        points: tuple[Point, ...] = self._kind.points(self.plan, self._source, self.driver.machine.state)
+        return points
 
     def witnessed(self, member: str) -> Collection[str]:
         masked = self.terms is not None and self.terms.masked is not None

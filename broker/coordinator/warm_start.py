@@ -20,6 +20,8 @@ from hushgrid.kernels.types import Vector
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.problems.power_flow import rolling
+from hushgrid.node.problems.power_flow.section import HorizonPlan
 
 KEY = "in force"  #: of the ledger's notes
 
@@ -46,6 +48,7 @@ class WarmState(Struct, frozen=True):
     of: str  #: problem and algorithm
     factor: float
     parts: dict[str, MemberState]
+    first: int = 1  #: of a day: the period with which their runs began
 
     @property
     def warm(self) -> dict[str, bytes]:
@@ -55,7 +58,7 @@ class WarmState(Struct, frozen=True):
 
 def label(plan: RunPlan) -> str:
     """What must be the same for a state to be in force: everything that w and its duals depend on, but data."""
-    content = msgspec.json.encode([plan.problem, plan.algorithm], order="deterministic")
+    content = msgspec.json.encode([rolling.lasting(plan.problem), plan.algorithm], order="deterministic")
     return hashlib.sha256(content).hexdigest()
 
 
@@ -73,7 +76,22 @@ def load(ledger: Ledger, plan: RunPlan) -> tuple[WarmState | None, str]:
     vectors = (v for part in state.parts.values() for v in (part.warm, part.z, part.dual, part.standing))
     if not all(bool(np.all(np.abs(v) <= LARGEST)) for v in vectors) or not 0 < state.factor <= 1000:
         return None, "the state kept is not finite"
-    return state, ""
+    day = rolling.horizon(plan.problem)
+    if day is None:
+        return state, ""
+    shifted = _remaining(state, day)
+    return (None, "a new day begins") if shifted is None else (shifted, "")
+
+
+def _remaining(state: WarmState, day: HorizonPlan) -> WarmState | None:
+    """The state without the periods that are over; None: there is none of this day's."""
+    parts = dict[str, MemberState]()
+    for member, part in state.parts.items():
+        cut = {name: rolling.remaining(getattr(part, name), state.first, day) for name in ("warm", "z", "dual")}
+        if any(vector is None for vector in cut.values()):
+            return None
+        parts[member] = msgspec.structs.replace(part, **cut)
+    return msgspec.structs.replace(state, first=day.first, parts=parts)
 
 
 def keep(ledger: Ledger, plan: RunPlan, run: bytes, final: FinalState, number: int, clocks: Clocks) -> None:
@@ -87,7 +105,8 @@ def keep(ledger: Ledger, plan: RunPlan, run: bytes, final: FinalState, number: i
         )
         for m, warm in sorted(final.warm.items())
     }
-    state = WarmState(label(plan), final.factor, (before.parts if before else {}) | parts)
+    day = rolling.horizon(plan.problem)
+    state = WarmState(label(plan), final.factor, (before.parts if before else {}) | parts, day.first if day else 1)
     ledger.keep_note(KEY, wire.encode(state))
 
 

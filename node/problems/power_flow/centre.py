@@ -16,12 +16,15 @@ from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.costs import cost_scale
 from hushgrid.grid_cases.zone.cost import stiffness
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.algorithms.consensus_admm import ServerState
 from hushgrid.kernels.patterns.star import ServerContext
 from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.problems.kind import Plan
 from hushgrid.node.problems.power_flow.conclusion import Standing, conclusion, dispatched, figures_of_some
 from hushgrid.node.problems.power_flow.costs import TOTALS
+from hushgrid.node.problems.power_flow.day import Day
 from hushgrid.node.problems.power_flow.device import Wiring, largest_message, wiring
+from hushgrid.node.problems.power_flow.rolling import Point
 
 Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
 
@@ -108,6 +111,23 @@ def constants(here: Sequence[str], there: Wiring, z: Mapping[str, Vector]) -> Ve
                 total[key] += value
                 owners[key] += 1
     return np.array([total[key] / owners[key] if owners[key] else nan for key in here])
+
+
+def points(plan: Plan, source: str, state: ServerState) -> tuple[Point, ...]:
+    """Where a day stands after each period that a run has planned, from the coordinator's last state."""
+    case = load(source).without(plan.problem.ignore).without_loads()
+    done = dispatched(case, plan.problem, wiring(case, plan.problem).layouts, state)
+    if done is None or not isinstance(done.dispatch, Day):
+        return ()
+    day, numbers = done.dispatch, [str(row + 1) for row in case.generators.rows.tolist()]
+    names = [unit.name for unit in day.units]
+    return tuple(
+        Point(
+            dict(zip(names, energy, strict=True)),
+            dict(zip(numbers, (one.p_g * case.base_mva).tolist(), strict=True)),
+        )
+        for energy, one in zip(day.paths[2].tolist(), day.periods, strict=True)
+    )
 
 
 def answer(plan: Plan, source: str, state: Any) -> tuple[Document, dict[str, Table]]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import csv
 import functools
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid.broker.coordinator import intervals
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.kernels.types import Document, Vector
 from hushgrid.lab.benchmarks.continuous import NAME
 from hushgrid.node.config.coordinator import Continuous
 from hushgrid.node.config.scenario import scenario_from
+from hushgrid.node.privacy.spend_table import ALL
 from hushgrid.node.problems.kind import RunFacts
+from hushgrid.node.problems.power_flow.section import HorizonPlan
 from hushgrid.node.runtime.member import Member, Simulated
 from tests.support.paths import ROOT
 from tests.support.runs.continuous_fleet import Fleet
@@ -84,16 +85,8 @@ class DayFleet(Fleet):
         super().__init__(directory, setup, run=run, **keys)
 
     @property
-    def horizon(self) -> Any:
-        return self.intervals.plan.problem.horizon
-
-    def table(self, name: str) -> list[dict[str, Any]]:
-        """A table of the last run, as its coordinator has it."""
-        columns, rows = self.centre.answer()[1][name]
-        return [dict(zip(columns, row, strict=True)) for row in rows]
-
-    def spent(self, zone: str) -> float:
-        return sum(spend.value for spend in spends(self, zone))
+    def horizon(self) -> HorizonPlan:
+        return self.intervals.plan.problem.horizon  # type: ignore[no-any-return]
 
     def rows(self) -> list[dict[str, str]]:
         with (self.directory / "intervals.csv").open(newline="") as file:
@@ -109,8 +102,35 @@ class DayFleet(Fleet):
         return Member(NAME, self._zone(zone), ledger, None, simulated=simulated, log=log, outcome=outcome)
 
 
-def spends(fleet: Fleet, zone: str) -> list[Any]:
-    return [row.spend for row in fleet.ledgers[zone].spends.rows()]
+def epsilon(fleet: Fleet, zone: str) -> float:
+    """What a zone has spent."""
+    (adjacency,) = fleet.ledgers[zone].spends.sums(ALL)
+    return fleet.ledgers[zone].spends.totals(adjacency).epsilon
+
+
+class Followed(NamedTuple):
+    """What a plan has for each of its periods: MW and MWh of each unit, MW of each generator."""
+
+    periods: list[int]
+    charge: Vector
+    discharge: Vector
+    energy: Vector
+    generation: Vector
+
+
+def followed(fleet: Fleet) -> Followed:
+    """By the tables of the last run."""
+    tables = fleet.centre.answer()[1]
+
+    def column(table: str, key: str) -> Vector:
+        columns, rows = tables[table]
+        values = np.array([row[columns.index(key)] for row in rows], dtype=np.float64)
+        return values.reshape(len(set(periods)), -1)
+
+    columns, rows = tables["storage"]
+    periods = [int(row[columns.index("period")]) for row in rows]
+    flows = (column("storage", key) for key in ("charge_mw", "discharge_mw", "energy_mwh"))
+    return Followed(sorted(set(periods)), *flows, generation=column("generation", "p_mw"))
 
 
 def shaped(setup: ZoneSetup, day: int = 0) -> dict[str, Vector]:
@@ -119,6 +139,3 @@ def shaped(setup: ZoneSetup, day: int = 0) -> dict[str, Vector]:
     shape = np.resize(SHAPE, T) * (1 + 0.03 * np.sin(day + np.arange(T)))
     flat = {z: setup.loads(z).reshape(T, -1) for z in setup.plan.nodes}
     return {z: (d * shape[:, None]).ravel() for z, d in flat.items()}
-
-
-__all__ = ["DAY14", "HOUR", "DayFleet", "day14", "intervals", "shaped", "small", "spends"]

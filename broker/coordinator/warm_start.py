@@ -7,6 +7,7 @@ used again only for the same problem and algorithm, and only if every number is 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -63,7 +64,22 @@ def label(plan: RunPlan) -> str:
 
 
 def load(ledger: Ledger, plan: RunPlan) -> tuple[WarmState | None, str]:
-    """The state in force for this plan of all members, or None and why there is none."""
+    """The state in force for this plan of all members, or None and why there is none.
+
+    Of a day it is that of the periods to come, each as the last plan of that hour has left it.
+    """
+    state, why = _kept(ledger, plan)
+    day = rolling.horizon(plan.problem)
+    if state is None or day is None:
+        return state, why
+    parts = _each(state, lambda vector: rolling.to_come(vector, state.first, day))
+    if parts is None:
+        return None, "nothing is known of these periods"
+    return msgspec.structs.replace(state, first=day.first, parts=parts), ""
+
+
+def _kept(ledger: Ledger, plan: RunPlan) -> tuple[WarmState | None, str]:
+    """What is kept, of all periods."""
     blob = ledger.note(KEY)
     if blob is None:
         return None, "no run was done before"
@@ -76,27 +92,25 @@ def load(ledger: Ledger, plan: RunPlan) -> tuple[WarmState | None, str]:
     vectors = (v for part in state.parts.values() for v in (part.warm, part.z, part.dual, part.standing))
     if not all(bool(np.all(np.abs(v) <= LARGEST)) for v in vectors) or not 0 < state.factor <= 1000:
         return None, "the state kept is not finite"
-    day = rolling.horizon(plan.problem)
-    if day is None:
-        return state, ""
-    shifted = _remaining(state, day)
-    return (None, "a new day begins") if shifted is None else (shifted, "")
+    return state, ""
 
 
-def _remaining(state: WarmState, day: HorizonPlan) -> WarmState | None:
-    """The state without the periods that are over; None: there is none of this day's."""
+def _each(state: WarmState, cut: Callable[[Vector], Vector | None]) -> dict[str, MemberState] | None:
+    """The parts with each vector cut; None where one does not fit."""
     parts = dict[str, MemberState]()
     for member, part in state.parts.items():
-        cut = {name: rolling.remaining(getattr(part, name), state.first, day) for name in ("warm", "z", "dual")}
-        if any(vector is None for vector in cut.values()):
+        vectors = {name: cut(getattr(part, name)) for name in ("warm", "z", "dual")}
+        if any(vector is None for vector in vectors.values()):
             return None
-        parts[member] = msgspec.structs.replace(part, **cut)
-    return msgspec.structs.replace(state, first=day.first, parts=parts)
+        parts[member] = msgspec.structs.replace(part, **vectors)
+    return parts
 
 
 def keep(ledger: Ledger, plan: RunPlan, run: bytes, final: FinalState, number: int, clocks: Clocks) -> None:
-    """Keeps what a run has left, durably; of members that had no part in it, what they left before."""
-    before, _ = load(ledger, plan)
+    """Keeps what a run has left, durably; of members that had no part in it, and of periods that are over, what was
+    left before.
+    """
+    before, _ = _kept(ledger, plan)
     when: dict[str, Any] = {"boot": clocks.boot_id(), "at": clocks.boot(), "wall": clocks.wall()}
     none = np.zeros(0)
     parts = {
@@ -105,9 +119,30 @@ def keep(ledger: Ledger, plan: RunPlan, run: bytes, final: FinalState, number: i
         )
         for m, warm in sorted(final.warm.items())
     }
-    day = rolling.horizon(plan.problem)
-    state = WarmState(label(plan), final.factor, (before.parts if before else {}) | parts, day.first if day else 1)
+    state = WarmState(label(plan), final.factor, (before.parts if before else {}) | parts)
+    if (day := rolling.horizon(plan.problem)) is not None:
+        state = _with_periods_before(msgspec.structs.replace(state, first=day.first), before, day)
     ledger.keep_note(KEY, wire.encode(state))
+
+
+def _with_periods_before(state: WarmState, before: WarmState | None, day: HorizonPlan) -> WarmState:
+    """The state of a plan with what was kept of the periods before it, as far as that is known."""
+    if before is None or before.first > day.first or before.parts.keys() != state.parts.keys():
+        return state
+    over = _each(before, lambda vector: rolling.passed(vector, before.first, day))
+    if over is None:
+        return state
+    parts = {
+        member: msgspec.structs.replace(
+            part,
+            **{
+                name: np.concatenate([getattr(over[member], name), getattr(part, name)])
+                for name in ("warm", "z", "dual")
+            },
+        )
+        for member, part in state.parts.items()
+    }
+    return msgspec.structs.replace(state, first=before.first, parts=parts)
 
 
 def age(part: MemberState, number: int, every: float, clocks: Clocks) -> float:

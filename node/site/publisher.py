@@ -23,12 +23,13 @@ from hushgrid.node.durable import write_file
 from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Outcome, RunFacts
+from hushgrid.node.schema.durations import moment
 from hushgrid.node.schema.site import MqttSink, Sink
 from hushgrid.node.site.data_source import DataSource
 from hushgrid.node.site.exec_sink import ExecSink
 from hushgrid.node.site.home_assistant import available, discovery, health, tariff
 from hushgrid.node.site.local_link import LocalEnd, LocalLink
-from hushgrid.node.site.standing import Standing, last_standing, moment, place_of, write_standing
+from hushgrid.node.site.standing import Standing, last_standing, place_of, write_standing
 from hushgrid.node.site.value_store import running
 from hushgrid.node.wire import PLAN_LIMIT, Refuse, decode_envelope
 

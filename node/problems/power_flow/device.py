@@ -433,7 +433,9 @@ def wiring(case: Case, problem: ZonesPlan) -> Wiring:
     horizon = horizon_of(problem, case)
     layouts = {z: Layout.from_case(case.without_loads(), tuple(buses)) for z, buses in problem.zones.items()}
     shared = {z: over(shared_of(one, problem), len(one.keys), horizon.periods) for z, one in layouts.items()}
-    own = {z: keys_over(one.keys, horizon, [u.name for u in units_at(problem, one.buses)]) for z, one in layouts.items()}
+    own = {
+        z: keys_over(one.keys, horizon, [u.name for u in units_at(problem, one.buses)]) for z, one in layouts.items()
+    }
     keys, position = place({z: [own[z][k] for k in shared[z]] for z in layouts})
     return Wiring(layouts, shared, keys, position, own, horizon)
 

@@ -139,7 +139,9 @@ def keys_over(keys: Sequence[str], horizon: Horizon, storage: Sequence[str] = ()
         return list(keys)
     periods = range(horizon.first, horizon.first + horizon.periods)
     each = [f"{key}@{t}" for t in periods for key in keys]
-    return each + [f"{kind}:{name}@{t}" for kind in ("charge", "discharge", "energy") for t in periods for name in storage]
+    return each + [
+        f"{kind}:{name}@{t}" for kind in ("charge", "discharge", "energy") for t in periods for name in storage
+    ]
 
 
 def units_at(problem: ZonesPlan, buses: Sequence[int]) -> list[StorageUnit]:
@@ -166,7 +168,9 @@ def read_horizon(section: HorizonProblem, case: Case) -> HorizonPlan:
         if (file := getattr(section, key))
     }
     reserve = _by_period(Path(section.reserve), RESERVE, T, str) if section.reserve else {}
-    return HorizonPlan(T, section.hours, storage, each, reserve={z: tuple(r) for z, r in reserve.items()}, **tables)
+    availability, price = (tables.get(key, {}) for key in ("availability", "price"))
+    sums = {zone: tuple(values) for zone, values in reserve.items()}
+    return HorizonPlan(T, section.hours, storage, each, availability, price, sums)
 
 
 def _rows(path: Path, columns: Sequence[str]) -> list[tuple[int, list[str]]]:

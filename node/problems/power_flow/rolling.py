@@ -68,13 +68,22 @@ def carried_on(problem: ZonesPlan, course: Course, began: float) -> ZonesPlan:
     return replace(problem, horizon=following)
 
 
-def remaining(state: Vector, first: int, plan: HorizonPlan) -> Vector | None:
-    """A state that a plan from period `first` on has left, without the periods that are over; None: it does not fit.
+def to_come(state: Vector, first: int, plan: HorizonPlan) -> Vector | None:
+    """Of a state of the periods from `first` on the part of those that a plan is about; None: it does not fit.
 
-    It has as many entries of each period, one period after the other.
+    A state has as many entries of each period, one period after the other.
     """
+    each = _entries(state, first, plan)
+    return None if each is None else state[each * (plan.first - first) :]
+
+
+def passed(state: Vector, first: int, plan: HorizonPlan) -> Vector | None:
+    """The other part, of the periods that are over."""
+    each = _entries(state, first, plan)
+    return None if each is None else state[: each * (plan.first - first)]
+
+
+def _entries(state: Vector, first: int, plan: HorizonPlan) -> int | None:
+    """Of one period."""
     each, rest = divmod(state.size, plan.periods - first + 1)
-    if rest or not first <= plan.first:
-        return None
-    kept: Vector = state[each * (plan.first - first) :]
-    return kept
+    return None if rest or first > plan.first else each

@@ -60,11 +60,12 @@ def test_the_state_without_the_passed_hours_halves_the_rounds_at_least(tmp_path,
     assert np.median(rounds[True]) <= np.median(rounds[False]) / 2
 
 
-def test_a_new_day_begins_cold_and_says_why(tmp_path, setup):
-    fleet = DayFleet(tmp_path, setup)
-    starts = [(row["start"], fleet.intervals.why_cold) for row, _ in days(fleet, 2)]
-    assert starts[4] == ("cold", "a new day begins")
-    assert {start for start, _ in starts[1:4] + starts[5:]} == {"warm"}
+def test_a_new_day_begins_where_the_same_hours_ended_last_and_needs_fewer_rounds(tmp_path, setup):
+    fleets = {warm: DayFleet(tmp_path / str(warm), setup, warm_start=warm) for warm in (True, False)}
+    lines = {warm: [row for row, _ in days(fleet, 3)] for warm, fleet in fleets.items()}
+    assert [line["start"] for line in lines[True]] == ["cold"] + ["warm"] * 11
+    mornings = {warm: [line["rounds"] for line in rows[4::4]] for warm, rows in lines.items()}
+    assert sum(mornings[True]) < sum(mornings[False])
 
 
 @pytest.mark.parametrize("who", [COORDINATOR, "z1"])
@@ -118,7 +119,7 @@ def test_a_day_keeps_its_hours_when_its_turn_is_missed(tmp_path, setup):
     fleet = DayFleet(tmp_path, setup)
     fleet.interval()
     began, plan = fleet.horizon.began, followed(fleet)
-    fleet.now += 4.4 * HOUR  # the second hour of the next day
+    fleet.now += 5.4 * HOUR  # the second hour of the next day
     row = fleet.interval()
     assert row["period"] == 2
     assert fleet.horizon.began == began + 4 * HOUR
@@ -184,13 +185,14 @@ def test_a_plan_that_begins_a_day_has_the_bytes_that_it_always_had(setup):
     assert not any(key in text for key in (b'"first"', b'"energy"', b'"before"', b'"began"'))
 
 
-def test_a_state_is_of_another_day_once_its_hours_are_over(setup):
+def test_of_a_state_the_hours_to_come_are_taken_and_the_others_kept(setup):
     day = msgspec.structs.replace(setup.plan.problem.horizon, first=3)
     state = np.arange(8.0)
-    assert rolling.remaining(state, 1, day).tolist() == [4, 5, 6, 7]
-    assert rolling.remaining(state[:4], 3, day).tolist() == [0, 1, 2, 3]
-    assert rolling.remaining(state[:2], 4, day) is None
-    assert rolling.remaining(state[:7], 1, day) is None
+    assert rolling.to_come(state, 1, day).tolist() == [4, 5, 6, 7]
+    assert rolling.passed(state, 1, day).tolist() == [0, 1, 2, 3]
+    assert rolling.to_come(state[:4], 3, day).tolist() == [0, 1, 2, 3]
+    assert rolling.to_come(state[:2], 4, day) is None
+    assert rolling.to_come(state[:7], 1, day) is None
     later = msgspec.structs.replace(setup.plan, problem=msgspec.structs.replace(setup.plan.problem, horizon=day))
     assert warm_start.label(later) == warm_start.label(setup.plan)
 

@@ -39,7 +39,9 @@ class Device:
     def start(self):
         self.ledger = Ledger(self.directory / "z1.ledger", "z1", durable=False, clock=self.clock)
         kind = SimpleNamespace(
-            site_outcome=lambda device, vectors, problem, now: SiteOutcome({"setpoints": [{"bus": 1, "mw": 2.0}]}, why=self.why)
+            site_outcome=lambda device, vectors, problem, now: SiteOutcome(
+                {"setpoints": [{"bus": 1, "mw": 2.0}]}, why=self.why
+            )
         )
         self.config = SimpleNamespace(
             sink=self.sink, source=None, state=str(self.directory), node="z1", fleet="demo", kind=kind

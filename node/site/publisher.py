@@ -39,6 +39,9 @@ SLACK = 0.1, 10.0  #: of the interval, and s: what a run and its jitter may take
 LONGEST_S = 2**32 - 1  #: that a broker can be told to keep a message
 
 
+NO_ANSWER = "no answer since"
+
+
 def validity(every: float | None) -> float | None:
     """Seconds for which an answer counts: until the next one is there, with some slack; None without a schedule."""
     if every is None:
@@ -140,7 +143,8 @@ class Publisher:
             **outcome.body,
         }
         ran = running(self.ledger)
-        self.now, self._expired = Standing(document, outcome.archive, ran, length, outcome.tariff), False
+        self.now = Standing(document, outcome.archive, ran, length, outcome.tariff, facts.every or 0.0)
+        self._expired = False
         self._keep(self.now)
         self._spread()
 
@@ -160,8 +164,7 @@ class Publisher:
                 self.hold(_reason(last[1]))
         now = self.now
         if now is not None and not now.old and self._overdue(now):
-            why = now.document["reason"]
-            self._mark("old", f"no answer since{f': {why}' if why else ''}")
+            self._go_on(now)
         if self._due and time.monotonic() >= self._due:
             self._write()
         if self.sinks.program:
@@ -214,6 +217,21 @@ class Publisher:
     def _overdue(self, now: Standing) -> bool:
         """By the running time, which no setting of the clock changes; at a start by the clock too, if it is right."""
         return now.validity is not None and (self._expired or running(self.ledger) - now.ran > now.validity)
+
+    def _go_on(self, now: Standing) -> None:
+        """There is no newer answer: over a horizon its next period counts, else the answer is old."""
+        why = now.document["reason"]
+        reason = why if why.startswith(NO_ANSWER) else f"{NO_ANSWER}{f': {why}' if why else ''}"
+        following = now.following(reason)
+        while following and self._expired and moment(time.time()) > following.document["valid_until"]:
+            following = following.following(reason)
+        if following is None:
+            self._mark("old", reason)
+            return
+        self.now, self._expired = following, False
+        with suppress(OSError):
+            self._keep(following)
+        self._spread()
 
     def _mark(self, state: str, reason: str) -> None:
         assert self.now is not None

@@ -33,14 +33,14 @@ class Device:
         self.directory, self.said, self.clock = directory, [], Clock()
         self.path = directory / "out.json"
         self.sink = Sink(file=SinkFile(path=str(self.path), **file))
-        self.why = ""
+        self.why, self.more, self.tariff = "", {}, None
         self.start()
 
     def start(self):
         self.ledger = Ledger(self.directory / "z1.ledger", "z1", durable=False, clock=self.clock)
         kind = SimpleNamespace(
             site_outcome=lambda device, vectors, problem, now: SiteOutcome(
-                {"setpoints": [{"bus": 1, "mw": 2.0}]}, why=self.why
+                {"setpoints": [{"bus": 1, "mw": 2.0}]} | self.more, why=self.why, tariff=self.tariff
             )
         )
         self.config = SimpleNamespace(
@@ -396,3 +396,37 @@ def test_a_device_that_ends_tells_the_broker_that_its_answer_is_old(device, told
     assert (document["state"], document["reason"], seconds) == ("old", "the device has stopped", None)
     last = [body for first, body in wire.received if first & 0xF1 == 0x31][-1]
     assert last.endswith(b"offline")
+
+
+def hour(t):
+    """What a plan has for an hour of a day that begins at midnight."""
+    times = {"valid_from": f"2099-01-01T{t:02}:00:00Z", "valid_until": f"2099-01-01T{t + 1:02}:00:00Z"}
+    return {"period": t + 1, "setpoints": [{"bus": 1, "mw": float(t)}]} | times
+
+
+def of_a_day(device):
+    device.more = hour(0) | {"day": [hour(1), hour(2)]}
+    rows = [{"start": hour(t)["valid_from"], "end": hour(t)["valid_until"], "value": 0.1 * t} for t in range(3)]
+    device.tariff = {"format": 1, "unit": "$/kWh", "limit_unit": "kW", "buses": {"1": {"prices": rows, "limits": rows}}}
+
+
+def test_without_a_newer_plan_the_next_hours_of_the_last_one_count_one_after_the_other(tmp_path):
+    device = Device(tmp_path)
+    of_a_day(device)
+    device.answer(every=3600.0)
+    seen = [device.document["period"]]
+    for _ in range(3):
+        document = device.later(3600.0 if len(seen) > 1 else 3961.0)
+        seen.append(document["period"])
+        values = [row["value"] for row in device.publisher.now.tariff["buses"]["1"]["prices"]]
+        assert values == [0.1 * t for t in range(document["period"] - 1, 3)]
+    assert seen == [1, 2, 3, 3]
+    assert (document["state"], document["day"], document["reason"]) == ("old", [], "no answer since")
+
+
+def test_a_newer_plan_takes_the_place_of_the_hours_of_the_last_one(tmp_path):
+    device = Device(tmp_path)
+    of_a_day(device)
+    device.answer(every=3600.0)
+    assert device.later(3961.0)["state"] == "held"
+    assert (device.answer("cd", every=3600.0)["state"], device.document["period"]) == ("fresh", 1)

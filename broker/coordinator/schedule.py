@@ -17,7 +17,6 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-
 DICE = SystemRandom()
 EARLY = 0.01  #: of a period of a day; what begins no sooner before it counts as in it: clocks differ
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -16,7 +16,7 @@ from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.config.site import group_of
 from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.ledger_file import held
-from hushgrid.node.schema.durations import in_words, moment
+from hushgrid.node.schema.durations import in_words
 from hushgrid.node.schema.site import SinkFile
 
 STOPPED = "the device has stopped"  #: why an answer is old that nobody would call old otherwise

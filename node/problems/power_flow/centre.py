@@ -15,8 +15,8 @@ from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.costs import cost_scale
 from hushgrid.grid_cases.zone.cost import stiffness
-from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.algorithms.consensus_admm import ServerState
+from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.star import ServerContext
 from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.problems.kind import Plan

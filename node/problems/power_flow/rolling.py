@@ -1,4 +1,4 @@
-"""A day that is carried on, plan after plan: which period a plan begins with, and where storage and generators are then.
+"""A day that is carried on, plan after plan: which period a plan begins with, and where storage and generators stand.
 
 All of it is public: what the plans before have come to, as their coordinator keeps it. Periods are counted on over the
 days; a point is what stands between two of them. Of a plan that was missed the one before is followed on.

@@ -369,6 +369,17 @@ def retained(wire, topic, five):
     return json.loads(properties[6:]), int.from_bytes(properties[2:6], "big")
 
 
+def test_prices_and_limits_of_a_day_are_retained_beside_the_set_points(device, told_broker):
+    wire, link = told_broker(False), device.publisher.sinks.mqtt.link
+    of_a_day(device)
+    device.answer(every=3600.0)
+    link.turn(True)
+    assert retained(wire, "grid/z1/tariff", False)[0] == device.tariff
+    device.later(3961.0)
+    link.turn(True)
+    assert [row["value"] for row in retained(wire, "grid/z1/tariff", False)[0]["buses"]["1"]["limits"]] == [0.1, 0.2]
+
+
 def test_a_broker_of_mqtt_5_keeps_an_answer_as_long_as_it_counts_and_one_that_is_old_for_ever(device, told_broker):
     device.answer(every=900.0)
     wire = told_broker(five=True)

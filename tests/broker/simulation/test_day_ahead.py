@@ -161,11 +161,23 @@ def test_a_table_that_is_wrong_is_named_with_its_line(tmp_path: Path, key, text,
         hushgrid.run(SCENARIO, set=overrides)
 
 
-def test_a_coordinator_with_a_schedule_refuses_a_horizon(tmp_path: Path):
-    (tmp_path / "coordinator.yaml").write_text(
-        f"coordinator:\n  fleet: demo\n  broker: mqtt://127.0.0.1:1\n  scenario: {SCENARIO}\n  state: {tmp_path}\n"
-        "  run: {every: 1h}\n"
-    )
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ("run: {every: 15min}", "run.every: found 15min, expected 1h, a period of the horizon"),
+        ("run: {every: 1h}\n  quorum: 2", "quorum: found 2, expected none: a day is planned by all its zones"),
+        ("run: {every: 60min}", None),
+    ],
+)
+def test_a_schedule_beside_a_horizon_is_of_its_periods_and_of_all_zones(tmp_path: Path, keys, line):
     path = tmp_path / "coordinator.yaml"
-    with pytest.raises(InputError, match="run: found a section, expected none: a plan over a horizon"):
+    path.write_text(
+        f"coordinator:\n  fleet: demo\n  broker: mqtt://127.0.0.1:1\n  scenario: {SCENARIO}\n  state: {tmp_path}\n"
+        f"  {keys}\n"
+    )
+    if line is None:
         prepare(load_coordinator(path), str(path))
+        return
+    with pytest.raises(InputError, match=line) as caught:
+        prepare(load_coordinator(path), str(path))
+    assert "\n" not in str(caught.value)

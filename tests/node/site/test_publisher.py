@@ -372,10 +372,11 @@ def retained(wire, topic, five):
 def test_prices_and_limits_of_a_day_are_retained_beside_the_set_points(device, told_broker):
     wire, link = told_broker(False), device.publisher.sinks.mqtt.link
     of_a_day(device)
-    device.answer(every=3600.0)
+    device.publisher.tell(VECTORS, RunFacts("ab", "x", "", 3600.0, None, None, 1, None))
     link.turn(True)
     assert retained(wire, "grid/z1/tariff", False)[0] == device.tariff
-    device.later(3961.0)
+    device.clock.now += 3961.0
+    device.publisher.turn()
     link.turn(True)
     assert [row["value"] for row in retained(wire, "grid/z1/tariff", False)[0]["buses"]["1"]["limits"]] == [0.1, 0.2]
 

@@ -142,6 +142,14 @@ def test_a_run_that_is_asked_for_plans_the_same_hour_again_for_nothing(tmp_path,
     assert (fleet.horizon.first, fleet.now) == (3, 2 * HOUR)
 
 
+def test_jitter_moves_no_hour(tmp_path, setup):
+    fleet = DayFleet(tmp_path, setup, jitter="20min")
+    for k in range(6):
+        row = fleet.interval()
+        assert row["period"] == k % 4 + 1
+        assert 0 <= fleet.now - k * HOUR <= HOUR / 3
+
+
 @pytest.mark.parametrize(
     ("boot", "wall", "period"),
     [("boot", 5e8, 2), ("boot", -1.8e9, 2), ("another", 0.0, 2), ("another", -1.8e9, 1), ("another", 2 * HOUR, 4)],

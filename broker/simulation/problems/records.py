@@ -13,7 +13,7 @@ import numpy as np
 from hushgrid.broker.report import quality
 from hushgrid.broker.simulation.problems.base import Finished
 from hushgrid.broker.simulation.problems.cache import once
-from hushgrid.broker.simulation.problems.held_out import KEY, HeldOut
+from hushgrid.node.problems.records.held_out import KEY, HeldOut
 from hushgrid.broker.simulation.problems.masks import identities, maker, makers, saved
 from hushgrid.broker.simulation.problems.on_graph import GraphSetup
 from hushgrid.broker.simulation.recorders.answers import last_answers

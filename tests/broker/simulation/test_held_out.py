@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hushgrid.broker.report import summary
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import run
-from hushgrid.broker.simulation.problems import held_out
-from hushgrid.broker.simulation.problems.held_out import HeldOut
+from hushgrid.node.problems.records import held_out
+from hushgrid.node.problems.records.held_out import HeldOut
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import scenario_from
 

@@ -45,6 +45,7 @@ class Reporter:
         self.since = boottime()  #: s of running time, as all times here
         self.due: float | None = None  #: when the next run is due, if there is a schedule
         self.refuses: tuple[str, ...] = ()  #: the members that have refused in this interval, or the last one
+        self.interval: status.Interval | None = None  #: the last one, if there is a schedule
         self._plan: dict[str, Any] = {}  #: what a device can compare itself with
         self._gone: dict[str, float] = {}
         self._waits: tuple[str, ...] = ()
@@ -110,6 +111,7 @@ class Reporter:
             gone={name: status.moment(zero + since) for name, since in list(self._gone.items())[:NAMED]},
             refuses=self.refuses[:NAMED],
             **self._plan,
+            interval=self.interval,
             certificate_days=days_of(self.config.tls),
         )
 

@@ -23,7 +23,6 @@ from hushgrid.node.transport.link import Link
 from hushgrid.node.versions import RUNNING
 from hushgrid.node.wire import WIRE
 
-
 REFUSAL = "last refusal"  #: of the ledger's notes
 KEEP_S = 60.0  #: between two refusals that are remembered over restarts
 

@@ -18,6 +18,7 @@ from hushgrid.node.status import Interval
 from hushgrid.node.views import AnswerView, RunView, decode
 from tests.support.runs.continuous_fleet import Fleet, RowFleet, record, scenario
 from tests.support.runs.masked_runs import masked, summed
+from tests.support.runs.walk_in_memory import Walk, setup
 
 pytestmark = pytest.mark.runs
 
@@ -143,16 +144,39 @@ def test_a_broker_that_was_away_gets_both_again(tmp_path):
     assert (topics.count(RUN), topics.count(ANSWER)) == (2, 2)
 
 
-def test_a_run_of_rows_shows_the_error_of_the_common_model(tmp_path):
-    fleet = RowFleet(tmp_path, masked(tmp_path / "rows"))
+@pytest.mark.parametrize("algorithm", [{}, {"momentum": 0.9}], ids=["fedavg", "with momentum"])
+def test_a_run_of_rows_shows_the_error_on_held_out_rows_as_result_json_does(tmp_path, algorithm):
+    raw = masked(tmp_path / "rows", algorithm={"variant": "none"} | algorithm)
+    draw = np.random.default_rng(3)
+    np.savez(tmp_path / "test.npz", A=draw.normal(size=(40, 5)), b=np.sign(draw.normal(size=40)))
+    raw["problem"]["test"] = str(tmp_path / "test.npz")
+    del raw["privacy"]
+    fleet = RowFleet(tmp_path / "fleet", raw)
     fleet.interval()
-    w = fleet.w
-
-    def tests(x):
-        return float(np.abs(x - w).max()) + 0.25
-
+    tests = fleet.rows.plan.kind.tests(fleet.rows.scenario.problem, fleet.rows.plan.problem)
     view = answer_view(fleet.centre, tests, 0.0)
-    assert (view.test_error, view.verdict, view.kind) == (0.25, None, "data")
+    assert (view.test_error, view.verdict, view.kind) == (run(raw).test_error, None, "data")
+
+
+def test_a_walk_shows_who_has_the_token_and_its_graph(tmp_path):
+    walk, wire = Walk(tmp_path, setup(seed=11)), Wire()
+    views = Views(lambda line: None)
+
+    def over():
+        wire.now += STEP_S
+        views(walk.centre, wire, wire.now)
+        return walk.centre.ending
+
+    walk.hub.run(over)
+    over()
+    shown = [decode(RunView, payload) for *_, payload, _ in wire.published]
+    nodes = walk.setup.plan.nodes
+    assert {view.pattern for view in shown} == {"token"}
+    assert all(view.holder in nodes and view.since for view in shown if view.state == "running")
+    assert all(len(view.edges) == view.edges_in_all >= len(nodes) - 1 for view in shown)
+    assert shown[-1].activation == walk.setup.plan.algorithm.rounds
+    assert (shown[-1].state, shown[-1].round) == ("done", shown[-1].rounds)
+    assert shown[-1].residual is None
 
 
 # --- how many intervals have ended how ---

@@ -1,4 +1,4 @@
-"""A line of each interval in a table that does not grow for ever, how many ended how, and the removal of old records."""
+"""A line of each interval in a table that does not grow for ever, their counts, and the removal of old records."""
 
 from __future__ import annotations
 

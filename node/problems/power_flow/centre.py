@@ -128,7 +128,7 @@ def answer(plan: Plan, source: str, state: Any) -> tuple[Document, dict[str, Tab
     """
     if plan.problem.objective != "cost" or not state.closing:
         return {}, {}
-    case, figures, done = _found(plan, source, state)
+    _, figures, done = _found(plan, source, state)
     return figures, {} if done is None else dict(done.dispatch.tables())
 
 

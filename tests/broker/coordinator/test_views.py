@@ -3,6 +3,7 @@ cost.
 """
 
 import json
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -66,7 +67,7 @@ def test_a_run_is_shown_once_a_second_and_its_last_state_always(tmp_path):
     wire, row = watched(Fleet(tmp_path, scenario("consensus-admm", 200, None)))
     times, views = zip(*wire.views(RUN), strict=True)
     assert len(views) > 3
-    assert all(after - before >= EVERY_S for before, after in zip(times, times[1:-1], strict=False))
+    assert all(after - before >= EVERY_S for before, after in pairwise(times[:-1]))
     assert [view.state for view in views] == ["joining", *["running"] * (len(views) - 2), "done"]
     assert (views[-1].round, views[-1].residual) == (row["rounds"], row["residual"])
     assert {view.run for view in views} == {row["run"]}
@@ -100,7 +101,7 @@ def test_the_verdict_is_that_of_result_json(tmp_path):
 
 def test_the_view_of_a_sum_that_only_masks_have_seen_holds_its_table_alone(tmp_path):
     fleet = RowFleet(tmp_path, summed(tmp_path / "rows"))
-    wire, row = watched(fleet)
+    wire, _ = watched(fleet)
     ((_, view),) = wire.views(ANSWER)
     plain = AnswerView(run=view.run, at=view.at, kind="statistics", outcome="answer", number=1)
     shown = {key for key, value in asdict(view).items() if value != getattr(plain, key)}

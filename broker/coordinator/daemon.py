@@ -17,8 +17,7 @@ from hushgrid.broker.coordinator.interval_log import prune
 from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.broker.coordinator.run_history import failed
 from hushgrid.broker.coordinator.run_records import keep, summary
-from hushgrid.broker.coordinator.status import Reporter, activity
-from hushgrid.broker.coordinator.views import Views
+from hushgrid.broker.coordinator.status import Reporter, Views, activity
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.config.coordinator import FIXED, KEPT, CoordinatorConfig, load_coordinator
 from hushgrid.node.config.files import with_fixed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import time
+from collections.abc import Sequence
 
 from hushgrid.kernels.types import Document
 
@@ -40,7 +41,7 @@ def text(facts: Document) -> str:
 
     out: list[str] = []
 
-    def family(name: str, description: str, samples: list[tuple[str, float]], kind: str = "gauge") -> None:
+    def family(name: str, description: str, samples: Sequence[tuple[str, float]], kind: str = "gauge") -> None:
         if samples:
             out.extend((f"# HELP {name} {description}", f"# TYPE {name} {kind}"))
             out.extend(f"{name}{{{label}}} {value!r}" for label, value in samples)

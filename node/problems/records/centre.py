@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.patterns import masked
 from hushgrid.kernels.patterns.star import ServerContext
 from hushgrid.kernels.problems.losses import public_gradient
@@ -66,7 +67,7 @@ def view(plan: Plan, source: str, ended: Ended) -> Document:
     diverged it does.
     """
     state, masks = ended.state, plan.terms is not None and plan.terms.masked is not None
-    if masks or plan.algorithm.server_holds_iterate(plan.problem.constrained):
+    if masks or cast(Star, plan.algorithm).server_holds_iterate(plan.problem.constrained):
         x = state.w
     else:
         x = np.mean([ended.z[p] for p in sorted(ended.z)], axis=0)

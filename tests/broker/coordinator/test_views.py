@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import asdict, replace
 
 from hushgrid.broker.coordinator import interval_log
-from hushgrid.broker.coordinator.views import EVERY_S, Views, answer_view
+from hushgrid.broker.coordinator.status import EVERY_S, Views, answer_view
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.types import Document
 from hushgrid.node.config.coordinator import Continuous

@@ -2,6 +2,7 @@
 
 import csv
 import time
+from collections import Counter
 from io import StringIO
 
 import pytest
@@ -16,7 +17,7 @@ from tests.system.daemons.test_status import nodes, until
 
 pytestmark = pytest.mark.mosquitto
 
-EVERY = "run: {every: 2s}\n"
+EVERY = "run: {every: 4s}\n"
 
 
 class Watch:
@@ -67,31 +68,29 @@ def test_the_last_run_and_its_answer_stand_on_the_broker(tmp_path, mosquitto_pro
 
 def test_a_fleet_that_runs_by_itself_shows_its_intervals_over_a_restart(tmp_path, mosquitto_program, stack):
     fleet = tried(tmp_path / "deploy", mosquitto_program, stack)
-    for file in ("coordinator.yaml",):
-        path = fleet.directory / file
-        path.write_text(path.read_text() + EVERY)
+    path = fleet.directory / "coordinator.yaml"
+    path.write_text(path.read_text() + EVERY)
     for z in ZONES:
         fleet.edit(f"nodes/{z}.yaml", "epsilon: 20.0", "epsilon: 2000.0")
         fleet.node(z)
     coordinator = fleet.coordinator()
     with Watch(fleet) as watch:
-        second = watch.wait_for(kinds(AnswerView, number=2))
-        assert second.valid_until > second.at
-        assert (second.outcome, second.verdict in ("solved", "agreed")) == ("answer", True)
-        said = [(at, view) for at, view in watch.seen if isinstance(view, RunView)]
-    runs = {view.run for _, view in said}
-    assert all(view.state in ("joining", "running", "done") for _, view in said)
-    assert second.run in runs
+        answer = watch.wait_for(kinds(AnswerView, outcome="answer"))
+        assert answer.valid_until > answer.at
+        assert answer.verdict in ("solved", "agreed")
+        assert answer.number is not None
+        watch.wait_for(kinds(RunView, run=answer.run, state="done"))
     assert coordinator.end() == 0
-    answers = [row["outcome"] for row in intervals(fleet)]
+    before = len(intervals(fleet))
     again = fleet.coordinator()
-    rows = until_intervals(fleet, lambda rows: len(rows) > len(answers))
-    found = until(fleet, lambda found: (found["coordinator"]["interval"] or {}).get("number", 0) >= len(rows))
-    last = found["coordinator"]["interval"]
-    assert last["counts"]["answer"] + last["counts"].get("stopped", 0) >= len(answers)
-    assert sum(last["counts"].values()) == last["number"]
-    assert {"epsilon", "lifetime", "data_age_s"} <= {key for key, value in found["z1"].items() if value is not None}
+    until_intervals(fleet, lambda rows: len(rows) > before)
+    found = until(fleet, lambda found: (found["coordinator"]["interval"] or {}).get("number", 0) > before)
     assert again.end() == 0
+    last = found["coordinator"]["interval"]
+    rows = intervals(fleet)[: last["number"]]
+    assert last["counts"] == Counter(row["cause"] or row["outcome"] for row in rows)
+    assert last["outcome"] == rows[-1]["outcome"]
+    assert {"epsilon", "lifetime", "data_age_s"} <= {key for key, value in found["z1"].items() if value is not None}
 
 
 def test_under_older_access_lists_the_run_goes_on_with_a_line_a_topic(tmp_path, mosquitto_program, stack):
@@ -106,8 +105,7 @@ def test_under_older_access_lists_the_run_goes_on_with_a_line_a_topic(tmp_path, 
         fleet.edit(f"nodes/{z}.yaml", "epsilon: 20.0", "epsilon: 2000.0")
         fleet.node(z)
     coordinator = fleet.coordinator()
-    rows = until_intervals(fleet, lambda rows: len(rows) >= 3)
-    assert {row["outcome"] for row in rows} == {"answer"}
+    until_intervals(fleet, lambda rows: [row["outcome"] for row in rows].count("answer") >= 2)
     assert coordinator.end() == 0
     assert [
         coordinator.said.count(f"the broker refuses {ROOT}/{topic}/coordinator") for topic in ("run", "answer")

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from hushgrid.kernels.errors import Stopped
+from hushgrid.kernels.types import Document
 from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.status import NAMED, Interval
@@ -70,7 +71,7 @@ def last(ledger: Ledger, path: Path) -> Interval | None:
     return None
 
 
-def count(ledger: Ledger, before: Interval | None, row: dict[str, Any]) -> Interval:
+def count(ledger: Ledger, before: Interval | None, row: Document) -> Interval:
     """An interval has ended: it is the last one now, durably. One that was counted before its process died is counted
     once.
     """
@@ -83,7 +84,7 @@ def count(ledger: Ledger, before: Interval | None, row: dict[str, Any]) -> Inter
     return interval
 
 
-def _interval(row: dict[str, Any], counts: Counter[str], at: str) -> Interval:
+def _interval(row: Document, counts: Counter[str], at: str) -> Interval:
     held = dict(list(row["held"].items())[:NAMED])
     absent, refused = (tuple(row[key][:NAMED]) for key in ("absent", "refused"))
     known = {key: n for key, n in sorted(counts.items()) if n > 0}

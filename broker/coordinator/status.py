@@ -174,7 +174,7 @@ class Views:
             self._last = view
             self._send(link, coordinator.topics.run(), self._encoded(view))
 
-    def answered(self, coordinator: Coordinator, tests: Tests | None, **known: Any) -> None:
+    def answered(self, coordinator: Coordinator, tests: Tests | None, **known: str | int | None) -> None:
         """A run has ended: what it has found, if it has found something, is published next. `known`: more fields."""
         if coordinator.error is None and coordinator.run and coordinator.ending:
             self._answer = self._encoded(answer_view(coordinator, tests, self.wall(), **known))
@@ -242,7 +242,7 @@ def run_view(coordinator: Coordinator, wall: float) -> RunView:
     )
 
 
-def answer_view(coordinator: Coordinator, tests: Tests | None, wall: float, **known: Any) -> AnswerView:
+def answer_view(coordinator: Coordinator, tests: Tests | None, wall: float, **known: str | int | None) -> AnswerView:
     """What a run that is done has found. `known`: fields of the view that no message says."""
     driver, fields = coordinator.driver, coordinator.view(tests)
     done = coordinator.complete(driver.machine.state) if driver else None
@@ -263,7 +263,7 @@ def _timeless(view: RunView) -> tuple[object, ...]:
 
 def _limited(fields: Document) -> Document:
     """The same within the limits of a view: long fields are cut, and `cut` says so; no figure is infinite."""
-    out, cut = dict[str, Any](), dict[str, int]()
+    out, cut = Document(), dict[str, int]()
     for key, value in fields.items():
         most = PRICES if key == "prices" else EDGES
         if isinstance(value, Mapping):
@@ -280,7 +280,7 @@ def _limited(fields: Document) -> Document:
     return out | ({"cut": cut} if cut else {})
 
 
-def _cell(value: Any) -> str | float | None:
+def _cell(value: str | float | None) -> str | float | None:
     return printable(value, CELL) if isinstance(value, str) else _figure(value)
 
 

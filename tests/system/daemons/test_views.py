@@ -13,7 +13,7 @@ from hushgrid.node.wire import Topics
 from tests.support.daemons import deployed_ring
 from tests.support.daemons.deployed_fleet import PATIENCE, ROOT, ZONES, finishes_a_run, intervals, tried
 from tests.support.daemons.deployed_fleet import until as until_intervals
-from tests.system.daemons.test_status import nodes, until
+from tests.support.daemons.status_rows import nodes, until
 
 pytestmark = pytest.mark.mosquitto
 

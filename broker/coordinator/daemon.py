@@ -19,6 +19,7 @@ from hushgrid.broker.coordinator.run_history import failed
 from hushgrid.broker.coordinator.run_records import keep, summary
 from hushgrid.broker.coordinator.status import Reporter, Views, activity
 from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.kernels.types import Document
 from hushgrid.node.config.coordinator import FIXED, KEPT, CoordinatorConfig, load_coordinator
 from hushgrid.node.config.files import with_fixed
 from hushgrid.node.config.planning import make_plan
@@ -308,8 +309,8 @@ class Scheduled(Service):
         self.reporter.interval = interval = self.intervals.last
         if interval is not None and interval.outcome != "missed":
             until = time.time() + (validity(self.intervals.run.every_s) or 0.0)
-            known = {"number": interval.number, "outcome": interval.outcome, "valid_until": moment(until)}
-            self.views.answered(coordinator, self.tests, **known)
+            known: Document = {"number": interval.number, "outcome": interval.outcome, "valid_until": moment(until)}
+            self.views.answered(coordinator, self.tests, known)
         self.reporter.refuses = tuple(self.intervals.refused)
         self.reporter.anew(self.intervals.schedule.left)
         while not self._asked():

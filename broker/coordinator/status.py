@@ -174,10 +174,10 @@ class Views:
             self._last = view
             self._send(link, coordinator.topics.run(), self._encoded(view))
 
-    def answered(self, coordinator: Coordinator, tests: Tests | None, **known: str | int | None) -> None:
+    def answered(self, coordinator: Coordinator, tests: Tests | None, known: Document | None = None) -> None:
         """A run has ended: what it has found, if it has found something, is published next. `known`: more fields."""
         if coordinator.error is None and coordinator.run and coordinator.ending:
-            self._answer = self._encoded(answer_view(coordinator, tests, self.wall(), **known))
+            self._answer = self._encoded(answer_view(coordinator, tests, self.wall(), known))
             self._owes = True
 
     def retry(self) -> None:
@@ -242,7 +242,9 @@ def run_view(coordinator: Coordinator, wall: float) -> RunView:
     )
 
 
-def answer_view(coordinator: Coordinator, tests: Tests | None, wall: float, **known: str | int | None) -> AnswerView:
+def answer_view(
+    coordinator: Coordinator, tests: Tests | None, wall: float, known: Document | None = None
+) -> AnswerView:
     """What a run that is done has found. `known`: fields of the view that no message says."""
     driver, fields = coordinator.driver, coordinator.view(tests)
     done = coordinator.complete(driver.machine.state) if driver else None
@@ -252,7 +254,7 @@ def answer_view(coordinator: Coordinator, tests: Tests | None, wall: float, **kn
         kind=coordinator.plan.kind.name,
         rounds=done[0] if done else 0,
         residual=_figure(done[1]) if done else None,
-        **({"outcome": "answer"} | known | _limited(fields)),
+        **({"outcome": "answer"} | (known or {}) | _limited(fields)),
     )
 
 

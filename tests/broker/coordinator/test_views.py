@@ -52,7 +52,7 @@ def watched(fleet, wire=None):
 
     row = fleet.interval(turn)
     turn(fleet)
-    views.answered(fleet.centre, None, number=row["interval"], outcome=row["outcome"])
+    views.answered(fleet.centre, None, {"number": row["interval"], "outcome": row["outcome"]})
     turn(fleet)
     assert said == []
     return wire, row

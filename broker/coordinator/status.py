@@ -248,13 +248,14 @@ def answer_view(
     """What a run that is done has found. `known`: fields of the view that no message says."""
     driver, fields = coordinator.driver, coordinator.view(tests)
     done = coordinator.complete(driver.machine.state) if driver else None
+    more: Document = {"outcome": "answer", **(known or {}), **_limited(fields)}
     return AnswerView(
         run=coordinator.run.hex(),
         at=status.moment(wall),
         kind=coordinator.plan.kind.name,
         rounds=done[0] if done else 0,
         residual=_figure(done[1]) if done else None,
-        **({"outcome": "answer"} | (known or {}) | _limited(fields)),
+        **more,
     )
 
 

@@ -14,7 +14,7 @@ from hushgrid.broker.coordinator.schedule import boottime
 from hushgrid.node import status
 from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.status import NAMED, Status
-from hushgrid.node.transport.certificate import days_of
+from hushgrid.node.transport.certificate import OwnCertificate, days_of
 from hushgrid.node.transport.link import Link
 from hushgrid.node.versions import RUNNING
 from hushgrid.node.wire import COORDINATOR, WIRE
@@ -45,6 +45,7 @@ class Reporter:
         self.since = boottime()  #: s of running time, as all times here
         self.due: float | None = None  #: when the next run is due, if there is a schedule
         self.refuses: tuple[str, ...] = ()  #: the members that have refused in this interval, or the last one
+        self.certificate = OwnCertificate(config.broker, config.tls)  #: of its connection
         self._plan: dict[str, Any] = {}  #: what a device can compare itself with
         self._gone: dict[str, float] = {}
         self._waits: tuple[str, ...] = ()
@@ -65,6 +66,8 @@ class Reporter:
         news = (link.connects, coordinator.phase, coordinator.run, missing, tuple(self._gone), self.due, self.refuses)
         if news == self._said and not (coordinator.phase == "running" and now - self._at >= SELDOM_S):
             return
+        if link.connects != (self._said or (0,))[0]:
+            self.certificate.take(time.time())
         self._said, self._at = news, now
         self.publish(coordinator, link, waits_s=now - self._waited if waits else None)
 
@@ -111,6 +114,7 @@ class Reporter:
             refuses=self.refuses[:NAMED],
             **self._plan,
             certificate_days=days_of(self.config.tls),
+            certificate=self.certificate.number,
         )
 
     def _notice(self, coordinator: Coordinator) -> None:

@@ -157,6 +157,10 @@ class FleetDirectory:
         nodes: list[str] = scenario.kind.public(scenario, str(self.scenario_file)).nodes
         return nodes
 
+    def is_out(self, name: str) -> bool:
+        """Whether a name has been put out, and not been enrolled again."""
+        return name in self.identities and self.identities[name].state == "revoked"
+
     # --- who comes and goes ---
 
     def enrol(self, name: str, request: Request, authority: Authority) -> x509.Certificate:
@@ -193,6 +197,8 @@ class FleetDirectory:
     def revoke(self, name: str, authority: Authority) -> Identity:
         """Puts a name out: all its certificates are on the list. Raises InputError if it is not enrolled."""
         identity = self.identity(name)
+        if name == BROKER:
+            raise InputError(f"{name}: found the broker, expected a client: nobody asks for lists about a broker")
         identity.state = "revoked"
         self.retire(identity.certificates, authority)
         return identity
@@ -260,7 +266,7 @@ class FleetDirectory:
         """
         place = (self.path / "broker").resolve()
         shutil.copyfile(self.path / "ca.crt", place / "certs" / "ca.crt")
-        members = self.members()
+        members = [name for name in self.members() if not self.is_out(name)]
         text = (deploy.FOLDER / "mosquitto.conf").read_text().replace("/etc/mosquitto", str(place))
         # For twice as many as there are, each twice because a broken connection may linger: no restart as it grows.
         connections = max(CONNECTIONS, 4 * (len(members) + 2))

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import argparse
 
-from hushgrid.cli.operator import enrolment
+from hushgrid.cli.operator import enrolment, revoking
 from hushgrid.kernels.errors import InputError
 
-MODULES = (enrolment,)
+MODULES = (enrolment, revoking)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

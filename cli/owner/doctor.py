@@ -15,7 +15,6 @@ from hushgrid.cli.owner.findings import Finding, Place, bad, ok, warn
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped
 
 ENOUGH, LITTLE = 200 << 20, 20 << 20  #: bytes free on the disk of the ledger: below them it is said, or it is bad
-SOON_D = 30  #: days a certificate should have left
 EARLIEST, LATEST = 1735689600.0, 4102444800.0  #: 2025 and 2100, s since 1970: a clock outside was never set
 DAY_S = 86400.0
 
@@ -205,7 +204,7 @@ def _ledger(place: Place, running: bool) -> Iterator[Finding]:
 
 
 def _certificate(place: Place) -> Iterator[Finding]:
-    from hushgrid.node.transport.certificate import days_left
+    from hushgrid.node.transport.certificate import SOON_D, days_left
 
     if place.tls is None:
         yield warn("certificate", "none: the connection is not encrypted", "nothing, if the broker is on this machine")
@@ -220,9 +219,9 @@ def _certificate(place: Place) -> Iterator[Finding]:
             continue
         ends = f"{file} ends in {days} days"
         if days < 0:
-            yield bad(what, f"{file} has ended {-days} days ago", "make a new one: deploy/certificates.sh")
+            yield bad(what, f"{file} has ended {-days} days ago", "make a new one: hushgrid fleet renew")
         elif days < SOON_D:
-            yield warn(what, ends, "make a new one: deploy/certificates.sh")
+            yield warn(what, ends, "make a new one: hushgrid fleet renew")
         else:
             yield ok(what, ends)
 

@@ -14,6 +14,7 @@ from typing import Any
 from hushgrid.cli.owner.findings import Finding, Place, bad, ok, warn
 from hushgrid.kernels.errors import HushgridError, Stopped
 from hushgrid.node.config.watch import WATCH, WatchConfig, load_watch
+from hushgrid.node.transport.certificate import SOON_D
 from hushgrid.node.transport.connect import Address, Dial, parse_url, tls_context
 from hushgrid.node.transport.lookup import Lookup, numeric
 from hushgrid.node.transport.mqtt import MqttLink
@@ -72,8 +73,8 @@ def _dialled(targets: list[Any], address: Address, context: ssl.SSLContext | Non
                 ends = ssl.cert_time_to_seconds(str(dial.sock.getpeercert()["notAfter"]))
                 days = int((ends - time.time()) // 86400)
                 text = f"{place} answers in {took}, {dial.sock.version()}, the broker's certificate ends in {days} days"
-                if days < 30:
-                    return warn("connection", text, "make the broker a new one: deploy/certificates.sh"), True
+                if days < SOON_D:
+                    return warn("connection", text, "make the broker a new one: hushgrid fleet renew"), True
                 return ok("connection", text), True
             finally:
                 dial.close()
@@ -151,7 +152,7 @@ def _watched(place: Place) -> Iterator[Finding]:
         seen = look(config).get(place.name)
     except HushgridError as error:
         yield warn(
-            "topics", f"not seen: {error}", f"a certificate of the identity {WATCH} shows them: deploy/certificates.sh"
+            "topics", f"not seen: {error}", f"a certificate of the identity {WATCH} shows them: hushgrid fleet enrol"
         )
         return
     if seen is None or not seen.there:

@@ -13,6 +13,7 @@ from hushgrid.node.privacy.spend_table import boottime
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.status import Status
+from hushgrid.node.transport.certificate import OwnCertificate
 from hushgrid.node.transport.link import Link
 from hushgrid.node.versions import RUNNING
 from hushgrid.node.wire import WIRE
@@ -24,6 +25,7 @@ class Reporter:
     def __init__(self, config: DeviceConfig, member: Member, link: Link) -> None:
         self.config, self.member, self.link = config, member, link
         self.since = boottime()  #: s of running time: its clock may be set later, as after a boot in 1970
+        self.certificate = OwnCertificate(config.broker, config.tls)
         self._said: tuple[object, ...] = ()
 
     def __call__(self) -> None:
@@ -31,6 +33,8 @@ class Reporter:
         member, link = self.member, self.link
         now = (link.connects, member.driver, member.ended, member.over, member.budget)
         if now != self._said and link.connected:
+            if now[0] != (self._said or (0,))[0]:
+                self.certificate.take(time.time())
             self._said = now
             self.publish()
 
@@ -64,6 +68,7 @@ class Reporter:
             window_s=budget.window_s,
             runs_out=_runs_out(plan, budget, now),
             certificate_days=member.days(),
+            certificate=self.certificate.number,
         )
 
 

@@ -260,6 +260,15 @@ class FleetDirectory:
             text = re.sub("^members: .*$", f"members: [{', '.join(self.members())}]", text, flags=re.M)
             write_file(self.path / f"{name}.yaml", text.encode())
 
+    def take(self, scenario: str, nodes: list[str]) -> None:
+        """Another scenario, with these nodes: its file, the coordinator's members, the broker's lists."""
+        write_file(self.scenario_file, scenario.encode())
+        file = self.path / "coordinator.yaml"
+        if file.exists():
+            text = re.sub("^members: .*$", f"members: [{', '.join(nodes)}]", file.read_text(), flags=re.M)
+            write_file(file, text.encode())
+        self.write_broker()
+
     def write_broker(self) -> None:
         """broker/, from the scenario and who is enrolled: configuration and access list. Its certificate, key and
         list of revoked are written where they change. Raises InputError if the scenario is wrong.

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import argparse
 
-from hushgrid.cli.operator import enrolment, revoking
+from hushgrid.cli.operator import enrolment, members, revoking
 from hushgrid.kernels.errors import InputError
 
-MODULES = (enrolment, revoking)
+MODULES = (enrolment, members, revoking)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -28,7 +28,7 @@ class Change(NamedTuple):
     text: str  #: of its file
     scenario: Scenario
     nodes: list[str]
-    moved: dict[str, tuple[int, ...]] = {}  #: the buses of zones that were there and have others now
+    moved: Mapping[str, tuple[int, ...]]  #: the buses of zones that were there and have others now
 
 
 def add_zone(file: Path, name: str, buses: Sequence[int]) -> Change:
@@ -126,7 +126,7 @@ def _read(text: str, file: Path) -> tuple[Scenario, list[str]]:
 
 
 def _changed(text: str, file: Path, moved: Mapping[str, tuple[int, ...]] | None = None) -> Change:
-    return Change(text, *_read(text, file), dict(moved or {}))
+    return Change(text, *_read(text, file), moved or {})
 
 
 def _zones(file: Path) -> tuple[Zones, list[str]]:

@@ -16,8 +16,11 @@ from hushgrid.node.config.scenario import Scenario
 RUNS = 4  #: that the proposed budget lasts for
 
 
-def text(name: str, fleet: str, broker: str, scenario: Scenario, raw: DocumentView, data: str) -> str:
-    """The file of `name`, beside its certificate and key. `raw`: the scenario as it was read; `data`: that section."""
+def text(name: str, place: tuple[str, str], scenario: Scenario, raw: DocumentView, data: str) -> str:
+    """The file of `name`, beside its certificate and key. `place`: fleet and broker; `raw`: the scenario as it was
+    read; `data`: that section.
+    """
+    fleet, broker = place
     terms = make_plan(scenario, scenario.kind.public(scenario, "scenario")).terms
     epsilon = terms.epsilon if terms else 1.0
     delta = f"\n  delta: {quoted(RUNS * terms.delta)}" if terms and terms.delta else ""
@@ -32,7 +35,7 @@ tls: {quoted(tls)}
 state: {quoted(f"state-{name}")}                 # its ledger and its outcome; keep it
 # mark: /another/disk/{name}.mark   # remembers how far the ledger has come, against an old copy of it
 {data}\
-budget:                           # over the life of the ledger, whatever a coordinator asks: {RUNS} runs of today's plan
+budget:                           # over the life of the ledger, whatever a coordinator asks: {RUNS} runs as planned
   epsilon: {quoted(RUNS * epsilon)}{delta}
   adjacency: {quoted(adjacency)}
 allow:                            # what the owner consents to in one run

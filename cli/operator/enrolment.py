@@ -134,7 +134,9 @@ def _sign(options: argparse.Namespace) -> None:
         f"{path}/{options.name}.crt: {options.name}, until {ends:%Y-%m-%d}; to the box with {path}/ca.crt"
     )
     if options.what == "renew":
-        left = "" if options.now else f"; the older one stays valid until hushgrid fleet retire {path} has seen this one"
+        left = (
+            "" if options.now else f"; the older one stays valid until hushgrid fleet retire {path} has seen this one"
+        )
         print(f"the box takes it at SIGHUP, or by itself on the last day of the older one{left}")
 
 

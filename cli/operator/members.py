@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hushgrid.cli.operator.enrolment import read_request
 from hushgrid.cli.operator.revoking import add_apply, revoke
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document
 
 if TYPE_CHECKING:
     from hushgrid.broker.enrolment.changes import Change
@@ -64,14 +66,17 @@ def _add(directory: FleetDirectory, options: argparse.Namespace) -> None:
     if options.zone is not None:
         change = changes.add_zone(file, name, options.zone)
     else:
-        change = changes.add_node(file, name, _count(options.data, changes.is_zones, file))
+        change = changes.add_node(file, name, _count(Path(options.data)))
     folder = options.out or directory.path / name
     if folder.exists() and any((folder / f"{name}.{end}").exists() for end in ("yaml", "crt")):
         raise InputError(f"{folder}: found {name}'s files, expected none (--out)")
     if request is not None:
         directory.enrol(name, request, directory.authority(options.ca_key))
     directory.take(change.text, change.nodes)
-    _write_box(directory, change, name, folder, options)
+    if options.zone is not None:
+        _write_zone(directory, change, name, options.zone, folder)
+    else:
+        _write_rows(directory, change, name, options.data, options.labels, folder)
     if request is not None:
         directory.hand_over(name, folder)
         print(f"key fingerprint {request.fingerprint}: is it the one that the box has shown?")
@@ -105,53 +110,67 @@ def _expect_kind(directory: FleetDirectory, zones: bool) -> None:
         raise InputError(f"{directory.scenario_file}: found {found}, expected {expected}: it is the other kind")
 
 
-def _count(file: str, *_: object) -> int | None:
+def _count(file: Path) -> int | None:
     """How many rows a file has, if it is here."""
     from hushgrid.node.problems.records.files import read_csv, read_npz
 
-    path = Path(file)
-    if not path.is_file():
+    if not file.is_file():
         return None
-    table = read_npz(path, "least-squares") if path.suffix == ".npz" else read_csv(path, "least-squares")
+    table = read_npz(file, "least-squares") if file.suffix == ".npz" else read_csv(file, "least-squares")
     return len(table.b)
 
 
-def _write_box(
-    directory: FleetDirectory, change: Change, name: str, folder: Path, options: argparse.Namespace | None = None
+def _write_zone(directory: FleetDirectory, change: Change, name: str, buses: Sequence[int], folder: Path) -> None:
+    """The files of a zone's box, with the loads of the case file."""
+    from hushgrid.cli.drafts.member import write_loads, zone_data
+
+    source: str = change.scenario.kind.source(change.scenario.problem)
+    case = Path(source)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if case.is_file():
+        shutil.copyfile(case, folder / case.name)
+    write_loads(folder / f"loads-{name}.csv", source, buses)
+    _write_box(directory, change, name, zone_data(name, case.name, buses), folder)
+
+
+def _write_rows(
+    directory: FleetDirectory, change: Change, name: str, data: str, labels: str | None, folder: Path
 ) -> None:
-    """All that a box needs but its key."""
+    """The files of a box with rows, which are there already."""
+    from hushgrid.cli.drafts.member import rows_data
+
+    problem = _raw(directory, change)["problem"]
+    if problem["kind"] in ("logistic", "softmax"):
+        span = f"{{classes: {problem.get('classes', 2)}}}"
+    else:
+        low, _, high = (labels or "-1,1").partition(",")
+        span = f"{{low: {low}, high: {high}}}"
+    _write_box(directory, change, name, rows_data(data, span), folder)
+
+
+def _write_box(directory: FleetDirectory, change: Change, name: str, data: str, folder: Path) -> None:
+    """The file of a box, and who signs for the fleet."""
     from hushgrid.cli.drafts import member
     from hushgrid.node.durable import write_file
-    from hushgrid.node.schema.yaml_file import parse_yaml
 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    raw, problem = parse_yaml(change.text, str(directory.scenario_file)), change.scenario.problem
     shutil.copyfile(directory.path / "ca.crt", folder / "ca.crt")
-    if options is not None and options.data is not None:
-        data = member.rows_data(options.data, _labels(raw["problem"], options.labels))
-    else:
-        buses = change.moved.get(name) or options.zone  # type: ignore[union-attr]
-        case = Path(problem.case)
-        if case.is_file():
-            shutil.copyfile(case, folder / case.name)
-        member.write_loads(folder / f"loads-{name}.csv", problem.case, buses)
-        data = member.zone_data(name, case.name, buses)
-    text = member.text(name, directory.fleet, directory.broker, change.scenario, raw, data)
+    raw = _raw(directory, change)
+    text = member.text(name, (directory.fleet, directory.broker), change.scenario, raw, data)
     write_file(folder / f"{name}.yaml", text.encode())
 
 
-def _labels(problem: dict[str, object], stated: str | None) -> str:
-    if problem["kind"] in ("logistic", "softmax"):
-        return f"{{classes: {problem.get('classes', 2)}}}"
-    low, _, high = (stated or "-1,1").partition(",")
-    return f"{{low: {low}, high: {high}}}"
+def _raw(directory: FleetDirectory, change: Change) -> Document:
+    from hushgrid.node.schema.yaml_file import parse_yaml
+
+    return parse_yaml(change.text, str(directory.scenario_file))
 
 
 def _tell_others(directory: FleetDirectory, change: Change) -> None:
     """The zones whose buses have changed need other files: theirs are written beside the new one's."""
     for name, buses in change.moved.items():
         folder = directory.path / name
-        _write_box(directory, change, name, folder)
+        _write_zone(directory, change, name, buses, folder)
         print(
             f"{name}: its zone is {', '.join(map(str, buses))} now: data and loads as in {folder}/{name}.yaml, "
             "budget and allow as its owner has them; then a restart of its device"

@@ -78,7 +78,9 @@ def revoke(directory: FleetDirectory, name: str, authority: Authority, apply: st
             if cut.takes_over:
                 take_over(directory, name, authority, clear=cut.clears)
     except Stopped as error:
-        raise Stopped(f"{error}; the list stands, its live connection may still be up: {cut.again(path, name)}") from None
+        raise Stopped(
+            f"{error}; the list stands, its live connection may still be up: {cut.again(path, name)}"
+        ) from None
     finally:
         if cut.clears:  # until here it may still clear what it has retained
             directory.write_broker()

@@ -16,7 +16,13 @@ from hushgrid.node.transport.connect import parse_url, tls_context
 DAY_S = 86400.0
 HOUR_S = 3600.0
 SOON_D = 60  #: days before the end of a certificate from which on its end is a warning
-SEQUENCE, VERSION, INTEGER, UTC_TIME, TIME = 0x30, 0xA0, 0x02, 0x17, 0x18  #: tags of DER; VERSION is the field [0] of a certificate
+SEQUENCE, VERSION, INTEGER, UTC_TIME, TIME = (
+    0x30,
+    0xA0,
+    0x02,
+    0x17,
+    0x18,
+)  #: tags of DER; VERSION is the field [0] of a certificate
 BEFORE_VALIDITY = 2  #: fields of a certificate between its number and its validity: algorithm, issuer
 BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 

@@ -89,5 +89,3 @@ def enrolled(directory: Path, program: Path, stack: ExitStack) -> Enrolled:
     made = Enrolled(directory, program, stack)
     made.enrol(*ZONES)
     return made
-
-

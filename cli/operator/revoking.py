@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.kernels.errors import Stopped
 from hushgrid.node.columns import columns
 
 if TYPE_CHECKING:

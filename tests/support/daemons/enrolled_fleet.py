@@ -8,9 +8,12 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from hushgrid.broker.enrolment.directory import FleetDirectory
 from hushgrid.broker.servers.process import free_port
 from hushgrid.cli.main import main
+from hushgrid.kernels.errors import Stopped
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.transport.mqtt import MqttLink
 from tests.support.daemons.deployed_fleet import PATIENCE, ZONES, Daemon, Fleet
@@ -56,6 +59,12 @@ class Enrolled(Fleet):
         self.stack.callback(link.close)
         link.connect(PATIENCE)
         return link
+
+    def refuses(self, name: str, certs: Path | None = None) -> None:
+        """The broker takes no connection by this certificate."""
+        link = MqttLink(self.url, name, tls=self.tls(name, certs), persistent=False)
+        with pytest.raises(Stopped, match="may not accept our certificate"):
+            link.connect(3.0)
 
     def coordinator(self, *options: str) -> Daemon:
         return self.start("coordinator", str(self.path / "coordinator.yaml"), "", *options)

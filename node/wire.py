@@ -94,18 +94,32 @@ class Birth(Struct, tag="birth", frozen=True):
     consents: Annotated[int, Meta(ge=0)] = 0  #: how often its owner has changed in this session what it agrees to
 
 
-class Death(Struct, tag="death", frozen=True):
+class Instance(Struct, array_like=True, frozen=True):
+    """Which coordinator it is, if a fleet has two: its ledger, its session, when its process began, s since 1970."""
+
+    ledger: Annotated[bytes, Meta(max_length=16)]
+    session: int
+    began: float
+
+    def replaces(self, other: Instance) -> bool:
+        """Whether it is another one that began later: of two, one replaces the other."""
+        return self.ledger != other.ledger and (self.began, self.ledger) > (other.began, other.ledger)
+
+
+class Death(Struct, tag="death", frozen=True, omit_defaults=True):
     """The last will on state/<node>."""
 
     session: int
+    by: Instance | None = None  #: a coordinator's; older programs name none
 
 
-class Progress(Struct, tag="run", frozen=True):
+class Progress(Struct, tag="run", frozen=True, omit_defaults=True):
     """Retained on state/coordinator: a late node reads it and stops."""
 
     run: bytes
     round: int
     state: Literal["running", "done", "stopped", "gathering"]  #: gathering, not retained: who is there says so again
+    by: Instance | None = None  #: older programs name none
 
 
 class Plan(Struct, tag="plan", frozen=True):

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import cached_property
 from math import inf
 
+from msgspec.structs import replace
+
 from hushgrid.broker.coordinator import run_history
 from hushgrid.broker.coordinator.membership import Announcement, Fewer, Joined, Membership, Phase, Silence, check_offer
 from hushgrid.broker.coordinator.pattern import Pattern
@@ -71,6 +73,8 @@ class Coordinator(Endpoint, Pattern):
         self.reason = ""
         self.error: HushgridError | None = None
         self.silence = Silence()
+        self.instance: wire.Instance | None = None  #: of a fleet of devices, which may have another coordinator too
+        self.replaced_by: wire.Instance | None = None  #: another one, that began later: this one is to end
         self._began: float | None = None
         self._asked = 0.0  #: when the members were asked to join
         self._called: float | None = None  #: when births were called for first
@@ -82,6 +86,12 @@ class Coordinator(Endpoint, Pattern):
         self._resume()
         if not self.run and resumes:
             self._stopped = run_history.resumable(self.ledger, self.announcement.blob)
+
+    def began_at(self, moment: float) -> None:
+        """Its process began then, s since 1970: of two coordinators of a fleet the later one goes on. Before it
+        connects.
+        """
+        self.instance = wire.Instance(self.ledger.id, self.session, moment)
 
     # --- the run ---
 
@@ -100,7 +110,12 @@ class Coordinator(Endpoint, Pattern):
     @cached_property
     def subscriptions(self) -> tuple[str, ...]:
         t = self.topics
-        return tuple(x for m in self.members for x in (t.state(m), t.edge(m, COORDINATOR)))
+        its_own = () if self.instance is None else (t.state(COORDINATOR),)
+        return (*its_own, *(x for m in self.members for x in (t.state(m), t.edge(m, COORDINATOR))))
+
+    @property
+    def will(self) -> tuple[str, bytes]:
+        return self.topics.state(COORDINATOR), wire.encode(wire.Death(self.session, self.instance))
 
     @property
     def finished(self) -> bool:
@@ -131,6 +146,8 @@ class Coordinator(Endpoint, Pattern):
         self._news_at = self.silence.now
         try:
             kind, src, dst = self.topics.parse(topic)
+            if (kind, src) == ("state", COORDINATOR) and self.instance is not None:
+                return self._on_coordinator(wire.decode_presence(payload), self.instance) if payload else []
             if src not in self.members or kind in wire.WATCHED or (kind == "edge" and dst != COORDINATOR):
                 raise Malformed("not of this run's edges")
             if kind == "state":
@@ -226,6 +243,12 @@ class Coordinator(Endpoint, Pattern):
     def stop(self, reason: str) -> list[Publication]:
         """Ends the run now, in order: every member gets the reason."""
         return self._finish(Suspended(reason))
+
+    def _on_coordinator(self, presence: wire.Presence, its_own: wire.Instance) -> list[Publication]:
+        """Something that a coordinator says of itself: this one, or another one with the same certificate."""
+        if not isinstance(presence, wire.Birth) and presence.by is not None and presence.by.replaces(its_own):
+            self.replaced_by = presence.by
+        return []
 
     # --- births ---
 
@@ -364,7 +387,7 @@ class Coordinator(Endpoint, Pattern):
         if self.phase not in ("gathering", "joining"):
             return []
         self._called = self.silence.now if self._called is None else self._called
-        return [Publication(self.topics.state(COORDINATOR), wire.encode(Progress(b"", 0, "gathering")))]
+        return [Publication(self.topics.state(COORDINATOR), wire.encode(Progress(b"", 0, "gathering", self.instance)))]
 
     def _plan(self) -> Publication:
         body = self.announcement.body(self.membership.publish_marks())
@@ -497,4 +520,5 @@ class Coordinator(Endpoint, Pattern):
         done = self.complete(self.driver.machine.state) if self.driver else None
         going = self.phase in ("joining", "running")
         progress = self.announcement.progress(done[0] if done else 0, going=going, stopped=self.error is not None)
+        progress = replace(progress, by=self.instance)
         return [Publication(self.topics.state(COORDINATOR), wire.encode(progress), True)]

@@ -32,7 +32,7 @@ def arguments(name: str, parser: argparse.ArgumentParser) -> None:
     add("name", metavar="NAME", help="the next one: z4 after z3, n4 after n3" if name == "add" else "the last one")
     if name == "add":
         what = parser.add_mutually_exclusive_group(required=True)
-        what.add_argument("--zone", metavar="BUSES", type=_buses, help="9,14: taken from the zones that have them")
+        what.add_argument("--zone", metavar="BUSES", type=_buses, help="9,10,14: taken from the zones that have them")
         what.add_argument("--data", metavar="FILE", help="its rows, as the box names them; counted if the file is here")
         add("--labels", metavar="LOW,HIGH", help="with --data: the public range of its labels [-1,1; classes: known]")
         add("--request", metavar="FILE", help="NAME.csr; -: from standard input [hushgrid fleet enrol, later]")

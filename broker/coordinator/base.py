@@ -11,11 +11,10 @@ from collections.abc import Callable
 from functools import cached_property
 from math import inf
 
-from msgspec.structs import replace
-
 from hushgrid.broker.coordinator import run_history
 from hushgrid.broker.coordinator.membership import Announcement, Fewer, Joined, Membership, Phase, Silence, check_offer
 from hushgrid.broker.coordinator.pattern import Pattern
+from hushgrid.broker.coordinator.precedence import Precedence
 from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.errors import HushgridError, Refused, Stopped, Suspended, failure, printable
 from hushgrid.kernels.machine import Malformed
@@ -66,15 +65,12 @@ class Coordinator(Endpoint, Pattern):
         self.phase: Phase = "gathering"
         self.wait_s, self.silent_s, self.missed, self._can_spare = wait_s, silent_s, missed, fewer is not None
         self.observe, self.progress = observe or (lambda *_: None), progress
-        self._displayed: tuple[int, float | None] | None = (
-            None  #: (round, residual) that `progress` was last called with
-        )
+        self._displayed: tuple[int, float | None] | None = None  #: round and residual that `progress` has shown last
         self.driver: Driver | None = None
         self.reason = ""
         self.error: HushgridError | None = None
         self.silence = Silence()
-        self.instance: wire.Instance | None = None  #: of a fleet of devices, which may have another coordinator too
-        self.replaced_by: wire.Instance | None = None  #: another one, that began later: this one is to end
+        self.precedence = Precedence()
         self._began: float | None = None
         self._asked = 0.0  #: when the members were asked to join
         self._called: float | None = None  #: when births were called for first
@@ -86,12 +82,6 @@ class Coordinator(Endpoint, Pattern):
         self._resume()
         if not self.run and resumes:
             self._stopped = run_history.resumable(self.ledger, self.announcement.blob)
-
-    def began_at(self, moment: float) -> None:
-        """Its process began then, s since 1970: of two coordinators of a fleet the later one goes on. Before it
-        connects.
-        """
-        self.instance = wire.Instance(self.ledger.id, self.session, moment)
 
     # --- the run ---
 
@@ -110,12 +100,10 @@ class Coordinator(Endpoint, Pattern):
     @cached_property
     def subscriptions(self) -> tuple[str, ...]:
         t = self.topics
-        its_own = () if self.instance is None else (t.state(COORDINATOR),)
-        return (*its_own, *(x for m in self.members for x in (t.state(m), t.edge(m, COORDINATOR))))
-
-    @property
-    def will(self) -> tuple[str, bytes]:
-        return self.topics.state(COORDINATOR), wire.encode(wire.Death(self.session, self.instance))
+        return (
+            *((t.state(COORDINATOR),) if self.instance else ()),
+            *(x for m in self.members for x in (t.state(m), t.edge(m, COORDINATOR))),
+        )
 
     @property
     def finished(self) -> bool:
@@ -146,8 +134,9 @@ class Coordinator(Endpoint, Pattern):
         self._news_at = self.silence.now
         try:
             kind, src, dst = self.topics.parse(topic)
-            if (kind, src) == ("state", COORDINATOR) and self.instance is not None:
-                return self._on_coordinator(wire.decode_presence(payload), self.instance) if payload else []
+            if (kind, src) == ("state", COORDINATOR) and self.instance:
+                self.precedence.read(payload)
+                return []
             if src not in self.members or kind in wire.WATCHED or (kind == "edge" and dst != COORDINATOR):
                 raise Malformed("not of this run's edges")
             if kind == "state":
@@ -243,12 +232,6 @@ class Coordinator(Endpoint, Pattern):
     def stop(self, reason: str) -> list[Publication]:
         """Ends the run now, in order: every member gets the reason."""
         return self._finish(Suspended(reason))
-
-    def _on_coordinator(self, presence: wire.Presence, its_own: wire.Instance) -> list[Publication]:
-        """Something that a coordinator says of itself: this one, or another one with the same certificate."""
-        if not isinstance(presence, wire.Birth) and presence.by is not None and presence.by.replaces(its_own):
-            self.replaced_by = presence.by
-        return []
 
     # --- births ---
 
@@ -350,9 +333,7 @@ class Coordinator(Endpoint, Pattern):
         line = printable(reason, LINE)
         if self._stopped:
             return self._give_over(f"{member} refuses: {line}")
-        if (
-            self._can_spare and self.phase == "gathering"
-        ):  # another has started again meanwhile: this one is asked again too
+        if self._can_spare and self.phase == "gathering":  # another has started again: this one is asked again too
             return []
         if self.ending and self.error is None:  # it comes too late: the run is done, with its part
             return self._on_finished(member)
@@ -519,6 +500,6 @@ class Coordinator(Endpoint, Pattern):
             return []
         done = self.complete(self.driver.machine.state) if self.driver else None
         going = self.phase in ("joining", "running")
-        progress = self.announcement.progress(done[0] if done else 0, going=going, stopped=self.error is not None)
-        progress = replace(progress, by=self.instance)
+        how_far = done[0] if done else 0
+        progress = self.announcement.progress(how_far, self.instance, going=going, stopped=self.error is not None)
         return [Publication(self.topics.state(COORDINATOR), wire.encode(progress), True)]

@@ -17,7 +17,7 @@ from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.broker.coordinator.run_history import failed
 from hushgrid.broker.coordinator.run_records import keep, summary
 from hushgrid.broker.coordinator.status import Reporter, activity
-from hushgrid.kernels.errors import InputError, Refused, Stopped
+from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.config.coordinator import FIXED, KEPT, CoordinatorConfig, load_coordinator
 from hushgrid.node.config.files import with_fixed
 from hushgrid.node.config.planning import make_plan
@@ -28,7 +28,6 @@ from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
 from hushgrid.node.runtime.event_loop import POLL_S, link_for, reach, serve, serve_all
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
-from hushgrid.node.status import moment
 from hushgrid.node.transport.link import Link
 from hushgrid.node.wire import COORDINATOR
 
@@ -95,13 +94,6 @@ def main(config: CoordinatorConfig, path: str, signals: Signals, *, once: bool =
     return 0
 
 
-def check_alone(coordinator: Coordinator) -> None:
-    """Raises Refused if another coordinator of the fleet began later. The run, if there is one, is that one's."""
-    if other := coordinator.replaced_by:
-        began = moment(other.began)
-        raise Refused(f"{COORDINATOR}: another one of this fleet began at {began}, after this one, which ends")
-
-
 class Service:
     """The coordinator of a fleet, run after run, and what it says of itself."""
 
@@ -128,7 +120,7 @@ class Service:
             if coordinator.finished:
                 self._keep(coordinator, began)
         finally:
-            if coordinator.replaced_by is None:
+            if coordinator.precedence.later is None:
                 self.reporter.publish(coordinator, link, "off")
             link.close(clear=(), forget=False)
         if error := coordinator.error:
@@ -163,7 +155,7 @@ class Service:
             config.fleet, self.plan, self.source, self.ledger, resumes=True, progress=_Rounds(), **patience
         )
         coordinator.log = _say
-        coordinator.began_at(self.began)
+        coordinator.instance = coordinator.precedence.claim(coordinator, self.began)
         return coordinator, link_for(coordinator, config.broker, config.tls, keepalive=config.keepalive)
 
     def _coordinate(self, coordinator: Coordinator, link: Link) -> None:
@@ -173,7 +165,7 @@ class Service:
         self.reporter.plans(coordinator)
 
         def over() -> bool:
-            check_alone(coordinator)
+            coordinator.precedence.check()
             self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else activity(coordinator))
             self.reporter(coordinator, link)
             return coordinator.finished or (self.signals.reload and coordinator.phase == "gathering")
@@ -209,7 +201,7 @@ class Service:
         self.unit.shows("waits for SIGUSR1")
 
         def roused() -> bool:
-            check_alone(coordinator)
+            coordinator.precedence.check()
             self.reporter(coordinator, link)
             return self.signals.begin or self.signals.reload
 
@@ -288,7 +280,7 @@ class Scheduled(Service):
     def _served(self, coordinator: Coordinator, until: Callable[[Coordinator, Link], bool]) -> bool:
         """Serves a coordinator on a connection of its own. Whether the broker was there in the end."""
         coordinator.log, coordinator.progress = _say, _Rounds()
-        coordinator.began_at(self.began)
+        coordinator.instance = coordinator.precedence.claim(coordinator, self.began)
         link = link_for(coordinator, self.config.broker, self.config.tls, keepalive=self.config.keepalive)
         try:
             serve(coordinator, link, partial(until, coordinator, link), self.signals, self.wait)
@@ -299,13 +291,13 @@ class Scheduled(Service):
             link.close(clear=(), forget=False)
 
     def _ended(self, coordinator: Coordinator, link: Link) -> bool:
-        check_alone(coordinator)
+        coordinator.precedence.check()
         self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else activity(coordinator))
         self.reporter(coordinator, link)
         return coordinator.finished or self.intervals.overdue(coordinator, link.connected)
 
     def _rests(self, coordinator: Coordinator, link: Link) -> bool:
-        check_alone(coordinator)
+        coordinator.precedence.check()
         self.unit.shows(f"waits for the next interval, {self.intervals.schedule.number + 1}")
         self.reporter(coordinator, link)
         return self._asked() or self.signals.reload

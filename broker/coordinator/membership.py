@@ -332,9 +332,9 @@ class Announcement:
             body = Finish("done", reason, residual=residual, quality="agreed" if reason == "tolerance" else "rounds")
         return wire.encode(self.envelope(body))
 
-    def progress(self, done: int, *, going: bool, stopped: bool) -> Progress:
+    def progress(self, done: int, by: wire.Instance | None, *, going: bool, stopped: bool) -> Progress:
         """How far the run is, for whoever comes late."""
-        return Progress(self.run, done, "running" if going else "stopped" if stopped else "done")
+        return Progress(self.run, done, "running" if going else "stopped" if stopped else "done", by)
 
 
 class Silence:

@@ -69,8 +69,7 @@ class Coordinator(Endpoint, Pattern):
         self.driver: Driver | None = None
         self.reason = ""
         self.error: HushgridError | None = None
-        self.silence = Silence()
-        self.precedence = Precedence()
+        self.silence, self.precedence = Silence(), Precedence()
         self._began: float | None = None
         self._asked = 0.0  #: when the members were asked to join
         self._called: float | None = None  #: when births were called for first
@@ -100,10 +99,8 @@ class Coordinator(Endpoint, Pattern):
     @cached_property
     def subscriptions(self) -> tuple[str, ...]:
         t = self.topics
-        return (
-            *((t.state(COORDINATOR),) if self.instance else ()),
-            *(x for m in self.members for x in (t.state(m), t.edge(m, COORDINATOR))),
-        )
+        its_own = [t.state(COORDINATOR)] if self.instance else []
+        return (*its_own, *(x for m in self.members for x in (t.state(m), t.edge(m, COORDINATOR))))
 
     @property
     def finished(self) -> bool:
@@ -135,8 +132,7 @@ class Coordinator(Endpoint, Pattern):
         try:
             kind, src, dst = self.topics.parse(topic)
             if (kind, src) == ("state", COORDINATOR) and self.instance:
-                self.precedence.read(payload)
-                return []
+                return self.precedence.read(payload)
             if src not in self.members or kind in wire.WATCHED or (kind == "edge" and dst != COORDINATOR):
                 raise Malformed("not of this run's edges")
             if kind == "state":
@@ -499,7 +495,6 @@ class Coordinator(Endpoint, Pattern):
         if not self.run:
             return []
         done = self.complete(self.driver.machine.state) if self.driver else None
-        going = self.phase in ("joining", "running")
-        how_far = done[0] if done else 0
+        how_far, going = done[0] if done else 0, self.phase in ("joining", "running")
         progress = self.announcement.progress(how_far, self.instance, going=going, stopped=self.error is not None)
         return [Publication(self.topics.state(COORDINATOR), wire.encode(progress), True)]

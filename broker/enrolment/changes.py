@@ -92,6 +92,7 @@ def remove_node(file: Path, name: str) -> Change:
 def edited(text: str, path: Sequence[str], value: object) -> str:
     """The text of a YAML file with another value at a key that it has; comments and order stay."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
+    assert node is not None
     for key in path:
         node = next(entry for entry_key, entry in node.value if entry_key.value == key)
     return text[: node.start_mark.index] + _flow(value) + text[_end(node) :]

@@ -123,7 +123,7 @@ class FleetDirectory:
         key = ec.generate_private_key(ec.SECP256R1())
         write_key(key, path / "broker" / "certs" / "broker.key")
         made._put(BROKER, authority.sign_server(BROKER, key.public_key(), host))
-        made._write_list(authority)
+        made.write_list(authority)
         return made
 
     # --- who is there ---
@@ -192,7 +192,7 @@ class FleetDirectory:
         for one in certificates:
             one.revoked = one.revoked or now()
         self._save()
-        self._write_list(authority)
+        self.write_list(authority)
 
     def revoke(self, name: str, authority: Authority) -> Identity:
         """Puts a name out: all its certificates are on the list. Raises InputError if it is not enrolled."""
@@ -237,7 +237,8 @@ class FleetDirectory:
     def _save(self) -> None:
         write_file(self.path / "identities.json", msgspec.json.format(msgspec.json.encode(self.identities), indent=1))
 
-    def _write_list(self, authority: Authority) -> None:
+    def write_list(self, authority: Authority) -> None:
+        """The list of revoked certificates, good for ten years from now."""
         issued = [one for identity in self.identities.values() for one in identity.certificates]
         content = authority.revoked((int(one.serial, 16), one.revoked) for one in issued if one.revoked is not None)
         write_file(self.path / "broker" / "crl.pem", content)

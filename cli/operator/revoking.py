@@ -118,8 +118,9 @@ def _retire(directory: FleetDirectory, names: list[str], authority: Authority, a
         for name in names or directory.names()
         if (older := [one for one in directory.identity(name).certificates[:-1] if one.revoked is None])
     }
+    directory.write_list(authority)
     if not renewed:
-        print("no older certificate is valid")
+        print(f"no older certificate is valid; {directory.path}/broker/crl.pem is written anew")
         return
     used = in_use(directory, authority)
     rows = []

@@ -49,6 +49,7 @@ def look_over(path: Path) -> Iterator[Finding]:
     running = _held(place.ledger)
     yield from _ledger(place, running)
     yield from _certificate(place)
+    yield from _revoked(place)
     reached = True
     for finding in broker(place, running):
         reached = reached and finding.grade != "bad"
@@ -224,6 +225,28 @@ def _certificate(place: Place) -> Iterator[Finding]:
             yield warn(what, ends, "make a new one: hushgrid fleet renew")
         else:
             yield ok(what, ends)
+
+
+def _revoked(place: Place) -> Iterator[Finding]:
+    """The list of revoked certificates, if the fleet's directory is here."""
+    from hushgrid.node.transport.certificate import SOON_D, list_ends
+
+    file = place.path.parent / "broker" / "crl.pem"
+    if not file.exists():
+        return
+    do = "hushgrid fleet retire DIR writes it anew; then reload the broker"
+    try:
+        days = int((list_ends(file).timestamp() - time.time()) // DAY_S)
+    except InputError as error:
+        yield bad("revoked", str(error), do)
+        return
+    text = f"{file} is good for {days} days"
+    if days < 0:
+        yield bad("revoked", f"{file} has ended {-days} days ago: mosquitto refuses every client", do)
+    elif days < SOON_D:
+        yield warn("revoked", text, do)
+    else:
+        yield ok("revoked", text)
 
 
 def _unit(place: Place, running: bool) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
+from base64 import b64decode
 from datetime import UTC, datetime
 from math import floor, inf
 from pathlib import Path
@@ -24,6 +25,8 @@ SEQUENCE, VERSION, INTEGER, UTC_TIME, TIME = (
     0x18,
 )  #: tags of DER; VERSION is the field [0] of a certificate
 BEFORE_VALIDITY = 2  #: fields of a certificate between its number and its validity: algorithm, issuer
+BEFORE_UPDATES = 4  #: fields of a list before its next update: version, algorithm, issuer, this update
+LIST = "-----BEGIN X509 CRL-----"
 BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
@@ -52,6 +55,23 @@ class _Certificate(NamedTuple):
     ends: datetime
 
 
+def list_ends(path: str | Path) -> datetime:
+    """When the list of revoked certificates in a PEM file is to be replaced at the latest: past it mosquitto refuses
+    every client. Raises InputError if there is none to be read.
+    """
+    try:
+        text = Path(path).read_text(encoding="ascii", errors="replace")
+        content, _ = _inside(b64decode(text.split(LIST)[1].split("-----END")[0]), SEQUENCE)
+        rest, _ = _inside(content, SEQUENCE)
+        for _ in range(BEFORE_UPDATES):
+            _, rest = _inside(rest, rest[0])
+        return _moment(rest)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}, expected a list of revoked certificates") from None
+    except (ValueError, IndexError, OverflowError):
+        raise InputError(f"{path}: found no list of revoked certificates that can be read, expected PEM") from None
+
+
 def _read(path: str | Path) -> _Certificate:
     try:
         text = Path(path).read_text(encoding="ascii", errors="replace")
@@ -76,14 +96,18 @@ def _parsed(der: bytes) -> _Certificate:
         _, rest = _inside(rest, rest[0])
     validity, _ = _inside(rest, SEQUENCE)
     _, ends = _inside(validity, validity[0])
-    if ends[0] not in (UTC_TIME, TIME):
-        raise ValueError(f"found tag {ends[0]}")
-    moment, _ = _inside(ends, ends[0])
+    return _Certificate(f"{int.from_bytes(serial, 'big'):x}", _moment(ends))
+
+
+def _moment(der: bytes) -> datetime:
+    """The time that stands first."""
+    if der[0] not in (UTC_TIME, TIME):
+        raise ValueError(f"found tag {der[0]}")
+    moment, _ = _inside(der, der[0])
     text = moment.decode("ascii")
-    if ends[0] == UTC_TIME:
+    if der[0] == UTC_TIME:
         text = ("20" if int(text[:2]) < 50 else "19") + text
-    at = datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
-    return _Certificate(f"{int.from_bytes(serial, 'big'):x}", at)
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
 
 
 def _inside(der: bytes, tag: int) -> tuple[bytes, bytes]:

@@ -25,8 +25,8 @@ class Rights(NamedTuple):
     role: Role
     publish: tuple[str, ...]
     read: tuple[str, ...]  #: topics from which messages may arrive
-    #: filters that its program subscribes to: some brokers refuse one that is wider than the right. Nothing more arrives
-    #: by a filter than what its writers may publish
+    #: filters that its program subscribes to: some brokers refuse one that is wider than what is allowed. Nothing more
+    #: arrives by it than what its writers may publish
     subscribe: tuple[str, ...]
 
     def may_publish(self, topic: str) -> bool:
@@ -34,6 +34,10 @@ class Rights(NamedTuple):
 
     def may_read(self, topic: str) -> bool:
         return any(matches(pattern, topic) for pattern in self.read)
+
+    def may_subscribe(self, topic: str) -> bool:
+        """Whether a topic, or a filter, is within a right to read or within what its program asks for."""
+        return self.may_read(topic) or any(matches(pattern, topic) for pattern in self.subscribe)
 
 
 class Access(NamedTuple):
@@ -53,7 +57,7 @@ class Access(NamedTuple):
 
     def rights_of(self, name: str) -> Rights:
         """Raises KeyError if there is nobody of that name."""
-        return next((rights for rights in self.rights if rights.name == name), None) or _unknown(name)
+        return {rights.name: rights for rights in self.rights}[name]
 
 
 def access_of(fleet: str, scenario: Scenario, file: str, without: Collection[str] = ()) -> Access:
@@ -122,8 +126,6 @@ def matches(pattern: str, topic: str) -> bool:
     if ANY not in pattern:
         return pattern == topic
     parts, levels = pattern.split("/"), topic.split("/")
-    return len(parts) == len(levels) and "#" not in levels and all(p in (ANY, level) for p, level in zip(parts, levels))
-
-
-def _unknown(name: str) -> Rights:
-    raise KeyError(name)
+    if len(parts) != len(levels) or "#" in levels:
+        return False
+    return all(part in (ANY, level) for part, level in zip(parts, levels, strict=True))

@@ -253,7 +253,7 @@ class FleetDirectory:
             write_file(self.path / f"{name}.yaml", text.encode())
 
     def access(self) -> Access:
-        """Who may publish and read what: of everybody who is not put out. Raises InputError if the scenario is wrong."""
+        """What everybody who is not put out may publish and read. Raises InputError if the scenario is wrong."""
         out = [name for name, identity in self.identities.items() if identity.state == "revoked"]
         return access_of(self.fleet, self.scenario(), str(self.scenario_file), out)
 

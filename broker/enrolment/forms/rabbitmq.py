@@ -72,9 +72,9 @@ def configuration(access: Access, place: Place) -> str:
     """rabbitmq.conf."""
     certs = f"{place.folder}/certs"
     return f"""\
-# RabbitMQ (3.10 and later, plugin rabbitmq_mqtt) for the fleet "{access.fleet}". hushgrid fleet acl writes this file and
-# definitions.json; rabbitmqctl import_definitions reads the latter again. A user that is gone from it stays: a name
-# that was put out is ended by rabbitmqctl delete_user NAME, which cuts its connection.
+# RabbitMQ (3.10 and later, plugin rabbitmq_mqtt) for the fleet "{access.fleet}". hushgrid fleet acl writes this
+# file and definitions.json; rabbitmqctl import_definitions reads the latter again. A user that is gone from it stays:
+# rabbitmqctl delete_user NAME ends one that was put out, and its connection.
 # RabbitMQ binds no client id to a certificate: whoever has one of the fleet can disconnect another. A forbidden
 # publication or subscription ends the connection. Retained messages come by exact topics alone, by no wildcard.
 load_definitions = {place.folder}/definitions.json

@@ -1,0 +1,329 @@
+"""Connects as each identity, tries what it may and may not do, and sees what arrives where."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from hushgrid.broker.enrolment.access import Access
+from hushgrid.broker.enrolment.authority import Authority, write_key
+from hushgrid.broker.enrolment.forms.choose import BrokerKind
+from hushgrid.broker.enrolment.verify.judge import Seen, Verdict, judge
+from hushgrid.broker.enrolment.verify.probe import ENDED, TAKEN, Entry, Outcome, Probe, Try, attempt
+from hushgrid.broker.enrolment.verify.topics import Tried, beside, foreign_will, readers, retained, tried_by
+from hushgrid.kernels.errors import Refused, Stopped
+from hushgrid.kernels.machine import Malformed
+from hushgrid.node.schema.sections import Tls
+from hushgrid.node.transport.connect import Address, parse_url, tls_context
+from hushgrid.node.wire import Birth, Topics, decode_presence
+
+LIFETIME = timedelta(minutes=10)  #: of the certificates: a fleet of 200 takes minutes
+ARRIVAL_S = 3.0  #: for what is needed to arrive
+QUIET_S = 0.4  #: for anything else to arrive after that
+AT_ONCE = 8  #: identities that try at the same time
+
+
+class Run:
+    """One verification. `tried`: the identities that try all; their neighbours only listen and publish by right."""
+
+    def __init__(self, access: Access, entries: dict[str, Entry], only: Sequence[str]) -> None:
+        self.access, self.entries = access, entries
+        self.nonce = secrets.token_hex(4)
+        names = list(only) or access.names
+        self.tried: dict[str, Tried] = {name: tried_by(access, name, self.nonce) for name in names}
+        listening = {other for name in names for other in beside(access, name)}
+        self.among = [name for name in access.names if name in listening]
+        self.seen = Seen()
+        self.probes: dict[str, Probe] = {}
+        self._received: dict[str, list[tuple[str, bytes]]] = {name: [] for name in self.among}
+
+    def all(self) -> Seen:
+        """Tries everything. Raises Stopped if the broker refuses an identity."""
+        try:
+            self._each(self.among, self._listen)
+            self._each(self.among, self._publish_by_right)
+            self._settle()
+            for name in self.tried:
+                self._publish_forbidden(name)
+            self._last_wills()
+            self._client_ids()
+            self._settle()
+            self._gather()
+            self._each(self.among, self._come_late)
+        finally:
+            self._clear()
+        return self.seen
+
+    # -- connections
+
+    def _connect(self, name: str) -> Probe:
+        probe = Probe(self.entries[name])
+        try:
+            accepted = probe.open()
+        except OSError as error:
+            raise Stopped(f"broker: {error.strerror or error}") from None
+        if not accepted:
+            raise Stopped(f"broker: refuses {name}: {probe.refusal or 'no answer'}")
+        return probe
+
+    def _each(self, names: Iterable[str], act: Callable[[str], None]) -> None:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(act, names))
+
+    def _payload(self, name: str, what: str) -> bytes:
+        return f"hushgrid verify {self.nonce} {name} {what}".encode()
+
+    # -- what is tried
+
+    def _listen(self, name: str) -> None:
+        """Every subscription; those that were granted stand at the end."""
+        rights = self.access.rights_of(name)
+        mine = self.tried.get(name)
+        needed = [Try(topic) for topic in rights.subscribe]
+        others = [Try(t) for t in (*mine.topics, *mine.filters) if t not in rights.subscribe] if mine else []
+        again = lambda: self._connect(name)  # noqa: E731
+        outcomes: dict[Try, Outcome] = {}
+        probe = self._connect(name)
+        for tries, qos in ((needed, 1), (others, 0)):
+            probe, answers = attempt(probe, tries, lambda p, some, qos=qos: p.subscribe(some, qos), again)
+            outcomes |= answers
+        self._receive(name, probe)
+        if ENDED in outcomes.values():  # what was granted before is gone with its connection
+            granted = [one for one, outcome in outcomes.items() if outcome.kind == "taken"]
+            probe.subscribe([one for one in granted if one in needed], 1)
+            probe.subscribe([one for one in granted if one not in needed], 0)
+        self.seen.subscribed |= {(name, one.topic): outcome for one, outcome in outcomes.items()}
+        self.probes[name] = probe
+
+    def _by_right(self, name: str) -> list[str]:
+        topics = dict.fromkeys(topic for one in self.tried.values() for topic in one.topics)
+        rights = self.access.rights_of(name)
+        return [topic for topic in topics if rights.may_publish(topic)]
+
+    def _publish_by_right(self, name: str) -> None:
+        payload = self._payload(name, "publishes")
+        tries = [Try(topic, payload, retained(topic)) for topic in self._by_right(name)]
+        self._publish(name, tries)
+
+    def _publish_forbidden(self, name: str) -> None:
+        rights, payload = self.access.rights_of(name), self._payload(name, "publishes")
+        topics = [topic for topic in self.tried[name].topics if not rights.may_publish(topic)]
+        self._publish(name, [Try(topic, payload, retained(topic)) for topic in topics])
+
+    def _publish(self, name: str, tries: list[Try]) -> None:
+        probe, outcomes = attempt(
+            self.probes[name], tries, lambda p, some: p.publish(some), lambda: self._connect(name)
+        )
+        self.seen.published |= {(name, one.topic): outcome for one, outcome in outcomes.items()}
+        if probe is not self.probes[name]:
+            self._receive(name, self.probes[name])
+            granted = [
+                t for (who, t), outcome in self.seen.subscribed.items() if who == name and outcome.kind == "taken"
+            ]
+            probe.subscribe([Try(topic) for topic in granted], 1)
+            self.probes[name] = probe
+
+    def _last_wills(self) -> None:
+        """A will on its own state, and one on a foreign topic, each by a connection that breaks."""
+        for name in self.tried:
+            rights = self.access.rights_of(name)
+            state = Topics(self.access.fleet).state(name)
+            wills = [state] if rights.may_publish(state) else []
+            if (topic := foreign_will(self.access, rights, self.tried[name], self.among)) is not None:
+                wills.append(topic)
+            self._receive(name, self.probes[name])
+            self.probes[name].close()
+            for topic in wills:
+                probe = Probe(self.entries[name], will=(topic, self._payload(name, "leaves")))
+                accepted = probe.open()
+                self.seen.wills[name, topic] = TAKEN if accepted else Outcome("refused", f"connection: {probe.refusal}")
+                probe.abort()
+            self.probes[name] = self._connect(name)
+            granted = [
+                t for (who, t), outcome in self.seen.subscribed.items() if who == name and outcome.kind == "taken"
+            ]
+            self.probes[name].subscribe([Try(topic) for topic in granted], 1)
+
+    def _client_ids(self) -> None:
+        """Connects with the client id of another who is connected."""
+        for name in self.tried:
+            victim = self.among[(self.among.index(name) + 1) % len(self.among)]
+            if victim == name:
+                continue
+            probe = Probe(self.entries[name], client_id=victim)
+            accepted = probe.open()
+            stands = self.probes[victim].alive(self.access.rights_of(victim).subscribe[0])
+            reason = "taken by name, the other stays" if accepted else f"refused: {probe.refusal or 'no answer'}"
+            self.seen.taken_over[name, victim] = (
+                Outcome("refused", reason) if stands else Outcome("taken", "the other is disconnected")
+            )
+            probe.close()
+            for one in (name, victim):
+                if not self.probes[one].alive(self.access.rights_of(one).subscribe[0]):
+                    self._receive(one, self.probes[one])
+                    self.probes[one] = self._connect(one)
+
+    # -- what arrives
+
+    def _settle(self) -> None:
+        """Waits until all that is needed has arrived, or it takes too long; then a moment for what must not."""
+        deadline = time.monotonic() + ARRIVAL_S
+        for reader in self.among:
+            needed = {
+                (topic, self._payload(name, "publishes"))
+                for (name, topic), outcome in self.seen.published.items()
+                if outcome.kind == "taken" and name != reader and reader in readers(self.access, topic, self.among)
+                if self.access.rights_of(name).may_publish(topic)
+            }
+            probe, before = self.probes[reader], {*self._received[reader]}
+            probe.wait(
+                lambda: needed <= before | {(m.topic, m.payload) for m in probe.received},
+                max(0.0, deadline - time.monotonic()),
+            )
+        quiet = [len(probe.received) for probe in self.probes.values()]
+        while not time.sleep(QUIET_S):
+            now = [len(probe.received) for probe in self.probes.values()]
+            if now == quiet:
+                break
+            quiet = now
+
+    def _receive(self, name: str, probe: Probe) -> None:
+        """Keeps what a connection that is given up has received."""
+        self._received[name] += [(m.topic, m.payload) for m in probe.received]
+
+    def _gather(self) -> None:
+        for name, probe in self.probes.items():
+            self._receive(name, probe)
+            for topic, payload in self._received[name]:
+                self._arrived(self.seen.arrived, name, topic, payload)
+
+    def _arrived(self, places: set[tuple[str, str, str]], reader: str, topic: str, payload: bytes) -> None:
+        parts = payload.decode(errors="replace").split()
+        if topic.startswith("$"):
+            self.seen.inside.add((reader, topic))
+        elif parts[:3] == ["hushgrid", "verify", self.nonce] and len(parts) == 5:
+            places.add((reader, topic, parts[3]))
+
+    def _come_late(self, name: str) -> None:
+        """Subscribes once more, to see what the broker has retained."""
+        topics = [t for one in self.tried.values() for t in one.topics if retained(t)]
+        granted = [t for t in dict.fromkeys(topics) if self.seen.subscribed.get((name, t), TAKEN).kind == "taken"]
+        rights = self.access.rights_of(name)
+        granted = [t for t in granted if rights.may_read(t) or (name, t) in self.seen.subscribed]
+        self.probes[name].close()
+        probe = self.probes[name] = self._connect(name)
+        probe.subscribe([Try(topic) for topic in granted], 1)
+        expected = {t for reader, t, _ in self.seen.arrived if reader == name and retained(t)}
+        probe.wait(lambda: expected <= {m.topic for m in probe.received}, ARRIVAL_S)
+        for message in probe.received:
+            self._arrived(self.seen.late, name, message.topic, message.payload)
+
+    def _clear(self) -> None:
+        """Takes back what it has retained, and disconnects."""
+        for name, probe in self.probes.items():
+            topics = [
+                topic
+                for (who, topic), outcome in self.seen.published.items()
+                if who == name and outcome.kind == "taken" and retained(topic)
+            ]
+            if not probe.ended:
+                probe.publish([Try(topic, b"", True) for topic in topics if self._may_clear(name, topic)])
+            probe.close()
+
+    def _may_clear(self, name: str, topic: str) -> bool:
+        landed = any(t == topic and who == name for _, t, who in self.seen.late | self.seen.arrived)
+        return landed or self.access.rights_of(name).may_publish(topic)
+
+
+def verify(
+    access: Access,
+    authority: Authority,
+    ca: Path,
+    url: str,
+    kind: BrokerKind,
+    only: Sequence[str] = (),
+    interrupt: bool = False,
+) -> Verdict:
+    """Tries the lists at the broker at `url`. `ca`: the file of the authority that its certificate is checked by.
+
+    Raises Refused if somebody of the fleet is connected, unless `interrupt`; Stopped if the broker is not there.
+    """
+    names = {other for name in (only or access.names) for other in beside(access, name)} | {*access.names[-1:]}
+    with _entries(sorted(names), authority, ca, parse_url(url), five=speaks_five(kind)) as entries:
+        if not interrupt:
+            _refuse_if_alive(access, entries)
+        run = Run(access, entries, only)
+        seen = run.all()
+        return judge(access, run.tried, run.among, seen, kind)
+
+
+def speaks_five(kind: BrokerKind) -> bool:
+    """Whether a kind of broker speaks MQTT 5, in the versions that are supported."""
+    return kind not in ("nats", "rabbitmq")
+
+
+@contextmanager
+def _entries(
+    names: Sequence[str], authority: Authority, ca: Path, address: Address, five: bool
+) -> Iterator[dict[str, Entry]]:
+    """Each identity with a certificate of its own, made for this; their files are gone afterwards."""
+    with TemporaryDirectory(prefix="hushgrid-") as folder:
+        yield {name: Entry(address, name, _context(name, authority, ca, address, Path(folder)), five) for name in names}
+
+
+def _context(name: str, authority: Authority, ca: Path, address: Address, folder: Path) -> ssl.SSLContext:
+    key = ec.generate_private_key(ec.SECP256R1())
+    cert, key_file = folder / f"{name}.crt", folder / f"{name}.key"
+    cert.write_bytes(authority.sign(name, key.public_key(), LIFETIME).public_bytes(Encoding.PEM))
+    write_key(key, key_file)
+    context = tls_context(address, Tls(ca=str(ca), cert=str(cert), key=str(key_file)))
+    assert context is not None
+    return context
+
+
+def _refuse_if_alive(access: Access, entries: dict[str, Entry]) -> None:
+    """Raises Refused if a retained birth, or the coordinator's word, shows that somebody is connected."""
+    watching = [rights for rights in access.rights if rights.role in ("watch", "coordinator")]
+    if not watching:
+        return
+    reader = watching[-1].name
+    probe = Probe(entries[reader])
+    topics = Topics(access.fleet)
+    try:
+        if not probe.open():
+            raise Stopped(f"broker: refuses {reader}: {probe.refusal or 'no answer'}")
+        attempt(
+            probe,
+            [Try(topics.state(name)) for name in access.names],
+            lambda p, some: p.subscribe(some, 0),
+            lambda: probe,
+        )
+        probe.wait(lambda: False, QUIET_S)
+    except OSError as error:
+        raise Stopped(f"broker: {error.strerror or error}") from None
+    finally:
+        probe.close()
+    alive = sorted({m.topic.split("/")[-1] for m in probe.received if _birth(m.payload)})
+    if alive:
+        names = ", ".join(alive[:5]) + (f" and {len(alive) - 5} more" if len(alive) > 5 else "")
+        raise Refused(
+            f"found {names} connected, expected nobody: verify connects in each name, which ends its connection "
+            "(--interrupt does so all the same)"
+        )
+
+
+def _birth(payload: bytes) -> bool:
+    try:
+        return bool(payload) and isinstance(decode_presence(payload), Birth)
+    except Malformed:
+        return False

@@ -68,11 +68,13 @@ accounts {{
 
 
 def _user(rights: Rights) -> str:
-    publish = [subject(topic) for topic in rights.publish]
+    publish = json.dumps([subject(topic) for topic in rights.publish])
+    # An empty list of what is allowed would allow all.
+    publications = f"allow: {publish}, deny: {json.dumps(['$MQTT.>', *AROUND])}" if rights.publish else 'deny: [">"]'
     subscribe = [subject(topic) for topic in dict.fromkeys((*rights.subscribe, *rights.read))]
     return (
         f"      {{ user: {json.dumps(f'CN={rights.name}')}, allowed_connection_types: [MQTT], permissions: {{\n"
-        f"        publish: {{ allow: {json.dumps(publish)}, deny: {json.dumps(['$MQTT.>', *AROUND])} }}\n"
+        f"        publish: {{ {publications} }}\n"
         f"        subscribe: {{ allow: {json.dumps([*subscribe, DELIVERED])}, "
         f"deny: {json.dumps([*INSIDE, *AROUND])} }}\n"
         "      } }"

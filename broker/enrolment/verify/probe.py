@@ -198,6 +198,11 @@ def _undelayed(client: object, _: object, sock: socket.socket) -> None:
 Act = Callable[[Probe, Sequence[Try]], "dict[Try, Outcome]"]
 
 
+def subscribing(qos: int) -> Act:
+    """Tries as subscriptions of this quality of service."""
+    return lambda probe, tries: probe.subscribe(tries, qos)
+
+
 def attempt(
     probe: Probe, tries: Sequence[Try], act: Act, again: Callable[[], Probe]
 ) -> tuple[Probe, dict[Try, Outcome]]:

@@ -19,7 +19,7 @@ from hushgrid.broker.enrolment.access import Access
 from hushgrid.broker.enrolment.authority import Authority, write_key
 from hushgrid.broker.enrolment.forms.choose import BrokerKind
 from hushgrid.broker.enrolment.verify.judge import Seen, Verdict, judge
-from hushgrid.broker.enrolment.verify.probe import ENDED, TAKEN, Entry, Outcome, Probe, Try, attempt
+from hushgrid.broker.enrolment.verify.probe import ENDED, TAKEN, Entry, Outcome, Probe, Try, attempt, subscribing
 from hushgrid.broker.enrolment.verify.topics import Tried, beside, foreign_will, readers, retained, tried_by
 from hushgrid.kernels.errors import Refused, Stopped
 from hushgrid.kernels.machine import Malformed
@@ -91,12 +91,9 @@ class Run:
         mine = self.tried.get(name)
         needed = [Try(topic) for topic in rights.subscribe]
         others = [Try(t) for t in (*mine.topics, *mine.filters) if t not in rights.subscribe] if mine else []
-        again = lambda: self._connect(name)  # noqa: E731
-        outcomes: dict[Try, Outcome] = {}
-        probe = self._connect(name)
-        for tries, qos in ((needed, 1), (others, 0)):
-            probe, answers = attempt(probe, tries, lambda p, some, qos=qos: p.subscribe(some, qos), again)
-            outcomes |= answers
+        probe, outcomes = attempt(self._connect(name), needed, subscribing(1), lambda: self._connect(name))
+        probe, answers = attempt(probe, others, subscribing(0), lambda: self._connect(name))
+        outcomes |= answers
         self._receive(name, probe)
         if ENDED in outcomes.values():  # what was granted before is gone with its connection
             granted = [one for one, outcome in outcomes.items() if outcome.kind == "taken"]
@@ -121,9 +118,7 @@ class Run:
         self._publish(name, [Try(topic, payload, retained(topic)) for topic in topics])
 
     def _publish(self, name: str, tries: list[Try]) -> None:
-        probe, outcomes = attempt(
-            self.probes[name], tries, lambda p, some: p.publish(some), lambda: self._connect(name)
-        )
+        probe, outcomes = attempt(self.probes[name], tries, Probe.publish, lambda: self._connect(name))
         self.seen.published |= {(name, one.topic): outcome for one, outcome in outcomes.items()}
         if probe is not self.probes[name]:
             self._receive(name, self.probes[name])
@@ -179,23 +174,25 @@ class Run:
         """Waits until all that is needed has arrived, or it takes too long; then a moment for what must not."""
         deadline = time.monotonic() + ARRIVAL_S
         for reader in self.among:
-            needed = {
-                (topic, self._payload(name, "publishes"))
-                for (name, topic), outcome in self.seen.published.items()
-                if outcome.kind == "taken" and name != reader and reader in readers(self.access, topic, self.among)
-                if self.access.rights_of(name).may_publish(topic)
-            }
-            probe, before = self.probes[reader], {*self._received[reader]}
-            probe.wait(
-                lambda: needed <= before | {(m.topic, m.payload) for m in probe.received},
-                max(0.0, deadline - time.monotonic()),
-            )
+            self._await(reader, deadline)
         quiet = [len(probe.received) for probe in self.probes.values()]
-        while not time.sleep(QUIET_S):
-            now = [len(probe.received) for probe in self.probes.values()]
-            if now == quiet:
-                break
-            quiet = now
+        while True:
+            time.sleep(QUIET_S)
+            before, quiet = quiet, [len(probe.received) for probe in self.probes.values()]
+            if quiet == before:
+                return
+
+    def _await(self, reader: str, deadline: float) -> None:
+        """Until what `reader` may read has arrived there."""
+        probe, earlier = self.probes[reader], {*self._received[reader]}
+        needed = {
+            (topic, self._payload(name, "publishes"))
+            for (name, topic), outcome in self.seen.published.items()
+            if outcome.kind == "taken" and name != reader and reader in readers(self.access, topic, self.among)
+            if self.access.rights_of(name).may_publish(topic)
+        }
+        rest = max(0.0, deadline - time.monotonic())
+        probe.wait(lambda: needed <= earlier | {(m.topic, m.payload) for m in probe.received}, rest)
 
     def _receive(self, name: str, probe: Probe) -> None:
         """Keeps what a connection that is given up has received."""

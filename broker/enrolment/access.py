@@ -7,10 +7,11 @@ reads. `forms/` writes the same rights as each kind of broker reads them; `verif
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.config.watch import WATCH
+from hushgrid.node.problems.on_graph import OnGraph
 from hushgrid.node.problems.registry import KINDS
 from hushgrid.node.wire import COORDINATOR, Topics
 
@@ -70,7 +71,8 @@ def access_of(fleet: str, scenario: Scenario, file: str, without: Collection[str
     networked = scenario.algorithm.pattern != "star"
     neighbours: dict[str, list[str]] = {name: [] for name in nodes}
     if networked:
-        neighbours = {nodes[i]: [nodes[j] for j in beside] for i, beside in enumerate(public.graph.neighbours)}
+        graph = cast(OnGraph, public).graph
+        neighbours = {nodes[i]: [nodes[j] for j in beside] for i, beside in enumerate(graph.neighbours)}
     exchanging = any(pattern != "star" for pattern in KINDS[scenario.kind.devices].patterns)
     return rights_on(fleet, neighbours, networked=networked, exchanging=exchanging, without=without)
 

@@ -257,6 +257,12 @@ class FleetDirectory:
         out = [name for name, identity in self.identities.items() if identity.state == "revoked"]
         return access_of(self.fleet, self.scenario(), str(self.scenario_file), out)
 
+    def use(self, kind: BrokerKind) -> None:
+        """The fleet's broker is of this kind from now on. `write_broker` writes its files."""
+        text = (self.path / "fleet.yaml").read_text()
+        write_file(self.path / "fleet.yaml", re.sub("^kind: .*$", f"kind: {kind}", text, flags=re.M).encode())
+        self.kind = kind
+
     def write_broker(self) -> None:
         """broker/, from the scenario and who is enrolled: configuration and access list. Its certificate, key and
         list of revoked are written where they change. Raises InputError if the scenario is wrong.

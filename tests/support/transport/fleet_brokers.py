@@ -16,7 +16,7 @@ from hushgrid.broker.servers.mosquitto import find_mosquitto
 from hushgrid.broker.servers.process import free_port
 from tests.support.paths import DEPLOY
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 RABBITMQ = Path("/usr/lib/rabbitmq/bin")
 SCENARIOS = {"star": DEPLOY / "scenario.yaml", "ring": DEPLOY / "ring" / "scenario.yaml"}
 

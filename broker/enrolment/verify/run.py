@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from hushgrid.broker.enrolment.access import Access
+from hushgrid.broker.enrolment.access import Access, Rights
 from hushgrid.broker.enrolment.authority import Authority, write_key
 from hushgrid.broker.enrolment.forms.choose import BrokerKind
 from hushgrid.broker.enrolment.verify.judge import Seen, Verdict, judge
@@ -90,7 +90,7 @@ class Run:
         rights = self.access.rights_of(name)
         mine = self.tried.get(name)
         needed = [Try(topic) for topic in rights.subscribe]
-        others = [Try(t) for t in (*mine.topics, *mine.filters) if t not in rights.subscribe] if mine else []
+        others = [Try(t) for t in (*mine.topics, *mine.filters) if _decided(rights, t)] if mine else []
         probe, outcomes = attempt(self._connect(name), needed, subscribing(1), lambda: self._connect(name))
         probe, answers = attempt(probe, others, subscribing(0), lambda: self._connect(name))
         outcomes |= answers
@@ -242,6 +242,11 @@ class Run:
         return landed or self.access.rights_of(name).may_publish(topic)
 
 
+def _decided(rights: Rights, topic: str) -> bool:
+    """Whether a subscription is a right or forbidden: one within a filter that its program asks for is neither."""
+    return topic not in rights.subscribe and (rights.may_read(topic) or not rights.may_subscribe(topic))
+
+
 def verify(
     access: Access,
     authority: Authority,
@@ -255,7 +260,7 @@ def verify(
 
     Raises Refused if somebody of the fleet is connected, unless `interrupt`; Stopped if the broker is not there.
     """
-    names = {other for name in (only or access.names) for other in beside(access, name)} | {*access.names[-1:]}
+    names = {other for name in (only or access.names) for other in beside(access, name)}
     with _entries(sorted(names), authority, ca, parse_url(url), five=speaks_five(kind)) as entries:
         if not interrupt:
             _refuse_if_alive(access, entries)
@@ -290,21 +295,14 @@ def _context(name: str, authority: Authority, ca: Path, address: Address, folder
 
 def _refuse_if_alive(access: Access, entries: dict[str, Entry]) -> None:
     """Raises Refused if a retained birth, or the coordinator's word, shows that somebody is connected."""
-    watching = [rights for rights in access.rights if rights.role in ("watch", "coordinator")]
-    if not watching:
-        return
-    reader = watching[-1].name
-    probe = Probe(entries[reader])
     topics = Topics(access.fleet)
+    states = [topics.state(name) for name in access.names]
+    reader = max(entries, key=lambda name: sum(map(access.rights_of(name).may_read, states)))
+    probe = Probe(entries[reader])
     try:
         if not probe.open():
             raise Stopped(f"broker: refuses {reader}: {probe.refusal or 'no answer'}")
-        attempt(
-            probe,
-            [Try(topics.state(name)) for name in access.names],
-            lambda p, some: p.subscribe(some, 0),
-            lambda: probe,
-        )
+        probe.subscribe([Try(topic) for topic in states if access.rights_of(reader).may_read(topic)], 0)
         probe.wait(lambda: False, QUIET_S)
     except OSError as error:
         raise Stopped(f"broker: {error.strerror or error}") from None

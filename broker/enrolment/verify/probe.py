@@ -144,12 +144,14 @@ class Probe:
             with suppress(OSError):
                 cast(socket.socket, sock).shutdown(socket.SHUT_RDWR)
         self._wait(lambda: self.ended)
-        self._client.loop_stop()
+        self.close()
 
     def close(self) -> None:
+        """Disconnects in order, if it is connected."""
         if not self.ended:
             self._client.disconnect()
         self._client.loop_stop()
+        self._client._reset_sockets()  # paho would leave that to the garbage collector
 
     def _wait(self, done: Callable[[], bool], seconds: float = ANSWER_S) -> bool:
         deadline = time.monotonic() + seconds

@@ -21,7 +21,7 @@ from hushgrid.broker.enrolment.forms.choose import BrokerKind
 from hushgrid.broker.enrolment.verify.judge import Seen, Verdict, judge
 from hushgrid.broker.enrolment.verify.probe import ENDED, TAKEN, Entry, Outcome, Probe, Try, attempt, subscribing
 from hushgrid.broker.enrolment.verify.topics import Tried, beside, foreign_will, readers, retained, tried_by
-from hushgrid.kernels.errors import Refused, Stopped
+from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.transport.connect import Address, parse_url, tls_context
@@ -258,13 +258,13 @@ def verify(
 ) -> Verdict:
     """Tries the lists at the broker at `url`. `ca`: the file of the authority that its certificate is checked by.
 
-    Raises Refused if somebody of the fleet is connected, unless `interrupt`; Stopped if the broker is not there.
+    Raises Stopped if somebody of the fleet is connected, unless `interrupt`, or the broker is not there.
     """
     names = {other for name in (only or access.names) for other in beside(access, name)}
-    with _entries(sorted(names), authority, ca, parse_url(url), five=speaks_five(kind)) as entries:
+    with entries(sorted(names), authority, ca, parse_url(url), five=speaks_five(kind)) as made:
         if not interrupt:
-            _refuse_if_alive(access, entries)
-        run = Run(access, entries, only)
+            _refuse_if_alive(access, made)
+        run = Run(access, made, only)
         seen = run.all()
         return judge(access, run.tried, run.among, seen, kind)
 
@@ -275,7 +275,7 @@ def speaks_five(kind: BrokerKind) -> bool:
 
 
 @contextmanager
-def _entries(
+def entries(
     names: Sequence[str], authority: Authority, ca: Path, address: Address, five: bool
 ) -> Iterator[dict[str, Entry]]:
     """Each identity with a certificate of its own, made for this; their files are gone afterwards."""
@@ -294,7 +294,7 @@ def _context(name: str, authority: Authority, ca: Path, address: Address, folder
 
 
 def _refuse_if_alive(access: Access, entries: dict[str, Entry]) -> None:
-    """Raises Refused if a retained birth, or the coordinator's word, shows that somebody is connected."""
+    """Raises Stopped if a retained birth shows that a device is connected."""
     topics = Topics(access.fleet)
     states = [topics.state(name) for name in access.names]
     reader = max(entries, key=lambda name: sum(map(access.rights_of(name).may_read, states)))
@@ -311,7 +311,7 @@ def _refuse_if_alive(access: Access, entries: dict[str, Entry]) -> None:
     alive = sorted({m.topic.split("/")[-1] for m in probe.received if _birth(m.payload)})
     if alive:
         names = ", ".join(alive[:5]) + (f" and {len(alive) - 5} more" if len(alive) > 5 else "")
-        raise Refused(
+        raise Stopped(
             f"found {names} connected, expected nobody: verify connects in each name, which ends its connection "
             "(--interrupt does so all the same)"
         )

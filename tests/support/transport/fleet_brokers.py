@@ -46,9 +46,10 @@ def answers(port: int) -> bool:
         return trial.connect_ex(("127.0.0.1", port)) == 0
 
 
-def wait_for(port: int, child: subprocess.Popen[bytes], log: Path) -> None:
+def wait_for(port: int, child: subprocess.Popen[bytes], log: Path, ready: str = "") -> None:
+    """Until the broker accepts connections, and its log says that it is ready."""
     deadline = time.monotonic() + PATIENCE
-    while not answers(port):
+    while not (ready in log.read_text(errors="replace") and answers(port)):
         assert child.poll() is None, log.read_text()[-3000:]
         assert time.monotonic() < deadline, log.read_text()[-3000:]
         time.sleep(0.05)
@@ -70,7 +71,7 @@ class Broker:
             self.child = subprocess.Popen(
                 self.command(), stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={**os.environ, **self.environment}
             )
-        wait_for(self.port, self.child, self.log)
+        wait_for(self.port, self.child, self.log, "Server startup complete" if self.kind == "rabbitmq" else "")
 
     def command(self) -> list[str]:
         if self.kind == "nats":

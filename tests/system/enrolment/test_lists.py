@@ -1,20 +1,21 @@
-"""The access lists that `hushgrid fleet` writes, on the brokers themselves: what must not arrive does not, what is needed
-does, and `verify` names each mistake.
+"""The access lists that `hushgrid fleet` writes, on the brokers themselves: what must not arrive does not, what is
+needed does, and `verify` names each mistake.
 """
 
-import os
+import socket
 import ssl
-import subprocess
 from contextlib import ExitStack
 
 import pytest
 
+from hushgrid.broker.enrolment.access import access_of
 from hushgrid.broker.enrolment.forms.choose import LISTS, broker_files
-from hushgrid.broker.enrolment.verify.probe import Entry, Probe, Try
-from hushgrid.broker.enrolment.verify.run import _entries, verify
-from hushgrid.node.status import Status
+from hushgrid.broker.enrolment.verify.probe import Probe, Try
+from hushgrid.broker.enrolment.verify.run import entries, verify
+from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.transport.connect import parse_url
-from hushgrid.node.wire import Birth, Mark, encode
+from hushgrid.node.wire import Birth, Capabilities, Mark, Topics, encode
+from tests.support.paths import DEPLOY
 from tests.support.transport.fleet_brokers import started
 from tests.support.transport.mutated_lists import FORGOTTEN, MISTAKES
 
@@ -34,9 +35,9 @@ def ring(request, tmp_path_factory):
         yield started(tmp_path_factory.mktemp(request.param) / "F", request.param, "ring", stack)
 
 
-def tried(directory, only=()):
+def tried(directory, only=(), rights=None):
     url, ca = directory.broker, directory.path / "ca.crt"
-    return verify(directory.access(), directory.authority(), ca, url, directory.kind, only)
+    return verify(rights or directory.access(), directory.authority(), ca, url, directory.kind, only)
 
 
 def under(directory, broker, rights, edit=lambda text: text):
@@ -56,6 +57,16 @@ def test_under_the_lists_of_a_ring_nothing_forbidden_arrives_and_nothing_needed_
     assert {reason for what, reason in verdict.counts if what == "forbidden subscription"} == {subscription}
     assert client_id in {reason for what, reason in verdict.counts if what == "another's client id"}
     assert verdict.counts["needed publication", "acknowledged"] == 34
+
+
+def test_under_the_lists_of_a_star_nothing_forbidden_arrives_and_nothing_needed_lacks(ring):
+    directory, broker = ring
+    scenario = load_scenario(DEPLOY / "scenario.yaml")
+    star = access_of("ring", scenario, "scenario.yaml")
+    under(directory, broker, star)
+    verdict = tried(directory, rights=star)
+    assert (verdict.code, verdict.forbidden, verdict.lacking) == (0, [], [])
+    assert verdict.counts["needed publication", "acknowledged"] == 18
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
@@ -107,6 +118,31 @@ def test_where_all_of_what_nats_keeps_for_mqtt_is_allowed_that_is_named(ring):
     assert any(found.startswith("n0 may subscribe to $MQTT/msgs/#") for found in verdict.forbidden), verdict.forbidden
 
 
+def test_the_command_refuses_to_disconnect_who_is_there_unless_it_is_told_to(ring, hushgrid):
+    directory, broker = ring
+    if directory.kind != "mosquitto":
+        pytest.skip("the same on every broker")
+    under(directory, broker, directory.access())
+    with entries(["n0"], directory.authority(), directory.path / "ca.crt", parse_url(directory.broker), True) as made:
+        device = Probe(made["n0"])
+        assert device.open()
+        capabilities = Capabilities("0", ("recal",), ("laplace",), "rows", "", 8)
+        birth = encode(Birth(1, b"", Mark(b"ledger", 0), capabilities))
+        device.publish([Try(Topics("ring").state("n0"), birth, True)])
+        refused = hushgrid("fleet", "verify", directory.path)
+        assert (refused.code, refused.out) == (4, "")
+        assert "found n0 connected, expected nobody" in refused.err
+        assert not device.ended
+        done = hushgrid("fleet", "verify", directory.path, "--interrupt", "--only", "n0", "watch")
+        assert done.code == 0, done.out
+        assert done.out.splitlines()[-1] == "0 forbidden arrived, 0 needed lacking"
+        assert device.ended
+        device.close()
+    unknown = hushgrid("fleet", "verify", directory.path, "--only", "n9")
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "--only: found 'n9', expected one of coordinator, n0," in unknown.err
+
+
 def test_nobody_speaks_the_protocol_of_nats_itself(ring):
     """Its users have no passwords: by its own protocol the certificate of a device opens nothing."""
     directory, broker = ring
@@ -116,14 +152,12 @@ def test_nobody_speaks_the_protocol_of_nats_itself(ring):
     port = next(
         int(line.rpartition(":")[2]) for line in broker.log.read_text().splitlines() if "for client connections" in line
     )
-    with _entries(["n0"], directory.authority(), directory.path / "ca.crt", parse_url(directory.broker), False) as made:
+    with entries(["n0"], directory.authority(), directory.path / "ca.crt", parse_url(directory.broker), False) as made:
         assert "authorization" in spoken(port, made["n0"].context).lower()
 
 
 def spoken(port: int, context: ssl.SSLContext) -> str:
     """What NATS answers to a client with this certificate that names itself as a user."""
-    import socket
-
     with socket.create_connection(("127.0.0.1", port), 5) as sock:
         sock.recv(4096)  # INFO
         with context.wrap_socket(sock, server_hostname="127.0.0.1") as secure:

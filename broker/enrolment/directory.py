@@ -26,7 +26,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from hushgrid import deploy
-from hushgrid.broker.enrolment.access import Access, Role, access_of
 from hushgrid.broker.enrolment.authority import (
     Authority,
     Request,
@@ -36,7 +35,8 @@ from hushgrid.broker.enrolment.authority import (
     read_certificate,
     write_key,
 )
-from hushgrid.broker.enrolment.forms.choose import BrokerKind, broker_files
+from hushgrid.broker.enrolment.lists.access import Access, Role, access_of
+from hushgrid.broker.enrolment.lists.choose import BrokerKind, broker_files
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Name
 from hushgrid.node.config.scenario import Scenario, load_scenario

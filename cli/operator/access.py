@@ -43,7 +43,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _acl(directory: FleetDirectory, options: argparse.Namespace) -> int:
-    from hushgrid.broker.enrolment.forms.choose import LISTS, broker_files
+    from hushgrid.broker.enrolment.lists.choose import LISTS, broker_files
     from hushgrid.node.transport.connect import parse_url
 
     kind = options.kind or directory.kind
@@ -65,8 +65,8 @@ def _verify(directory: FleetDirectory, options: argparse.Namespace) -> int:
     unknown = [name for name in options.only if name not in access.names]
     if unknown:
         raise InputError(f"--only: found {unknown[0]!r}, expected one of {', '.join(access.names)}")
-    authority, ca = directory.authority(options.ca_key), directory.path / "ca.crt"
-    verdict = verify(access, authority, ca, url, directory.kind, options.only, options.interrupt)
+    authority = directory.authority(options.ca_key)
+    verdict = verify(access, authority, url, directory.kind, options.only, options.interrupt)
     tried = f"{len(options.only) or len(access.names)} of {len(access.names)} identities"
     print(
         f"{directory.path}: {tried}, {directory.kind} at {url}, MQTT {'5' if speaks_five(directory.kind) else '3.1.1'}"

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from hushgrid.broker.enrolment.access import Access
-from hushgrid.broker.enrolment.forms.choose import BrokerKind
+from hushgrid.broker.enrolment.lists.access import Access
+from hushgrid.broker.enrolment.lists.choose import BrokerKind
 from hushgrid.broker.enrolment.verify.probe import Outcome
 from hushgrid.broker.enrolment.verify.topics import Tried, readers, retained
 

@@ -16,7 +16,8 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from hushgrid.node.transport.connect import Address
 
-ANSWER_S = 5.0  #: for one answer of the broker
+CONNECT_S = 30.0  #: for TCP, TLS and the answer to CONNECT: brokers are slow just after they start
+ANSWER_S = 15.0  #: for any other answer of the broker
 BATCH = 50  #: attempts that are under way at once, while none has ended the connection
 
 
@@ -85,6 +86,7 @@ class Probe:
             clean_session=None if entry.five else True,
             reconnect_on_failure=False,
         )
+        client.connect_timeout = CONNECT_S
         client.max_inflight_messages_set(BATCH)
         client.tls_set_context(entry.context)
         if will is not None:
@@ -104,7 +106,7 @@ class Probe:
             self.ended, self.refusal = True, str(error.reason or error)
             return False
         self._client.loop_start()
-        self._wait(lambda: self._accepted or self.ended)
+        self._wait(lambda: self._accepted or self.ended, CONNECT_S)
         if not self._accepted:
             self.ended = True
             self.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,18 +11,14 @@ from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding
-
-from hushgrid.broker.enrolment.access import Access, Rights
-from hushgrid.broker.enrolment.authority import Authority, write_key
-from hushgrid.broker.enrolment.forms.choose import BrokerKind
+from hushgrid.broker.enrolment.authority import Authority
+from hushgrid.broker.enrolment.lists.access import Access, Rights
+from hushgrid.broker.enrolment.lists.choose import BrokerKind
 from hushgrid.broker.enrolment.verify.judge import Seen, Verdict, judge
 from hushgrid.broker.enrolment.verify.probe import ENDED, TAKEN, Entry, Outcome, Probe, Try, attempt, subscribing
 from hushgrid.broker.enrolment.verify.topics import Tried, beside, foreign_will, readers, retained, tried_by
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.machine import Malformed
-from hushgrid.node.schema.sections import Tls
 from hushgrid.node.transport.connect import Address, parse_url, tls_context
 from hushgrid.node.wire import Birth, Topics, decode_presence
 
@@ -250,18 +245,17 @@ def _decided(rights: Rights, topic: str) -> bool:
 def verify(
     access: Access,
     authority: Authority,
-    ca: Path,
     url: str,
     kind: BrokerKind,
     only: Sequence[str] = (),
     interrupt: bool = False,
 ) -> Verdict:
-    """Tries the lists at the broker at `url`. `ca`: the file of the authority that its certificate is checked by.
+    """Tries the lists at the broker at `url`, whose certificate the same authority has signed.
 
     Raises Stopped if somebody of the fleet is connected, unless `interrupt`, or the broker is not there.
     """
     names = {other for name in (only or access.names) for other in beside(access, name)}
-    with entries(sorted(names), authority, ca, parse_url(url), five=speaks_five(kind)) as made:
+    with entries(sorted(names), authority, parse_url(url), five=speaks_five(kind)) as made:
         if not interrupt:
             _refuse_if_alive(access, made)
         run = Run(access, made, only)
@@ -275,22 +269,11 @@ def speaks_five(kind: BrokerKind) -> bool:
 
 
 @contextmanager
-def entries(
-    names: Sequence[str], authority: Authority, ca: Path, address: Address, five: bool
-) -> Iterator[dict[str, Entry]]:
+def entries(names: Sequence[str], authority: Authority, address: Address, five: bool) -> Iterator[dict[str, Entry]]:
     """Each identity with a certificate of its own, made for this; their files are gone afterwards."""
     with TemporaryDirectory(prefix="hushgrid-") as folder:
-        yield {name: Entry(address, name, _context(name, authority, ca, address, Path(folder)), five) for name in names}
-
-
-def _context(name: str, authority: Authority, ca: Path, address: Address, folder: Path) -> ssl.SSLContext:
-    key = ec.generate_private_key(ec.SECP256R1())
-    cert, key_file = folder / f"{name}.crt", folder / f"{name}.key"
-    cert.write_bytes(authority.sign(name, key.public_key(), LIFETIME).public_bytes(Encoding.PEM))
-    write_key(key, key_file)
-    context = tls_context(address, Tls(ca=str(ca), cert=str(cert), key=str(key_file)))
-    assert context is not None
-    return context
+        made = {name: tls_context(address, authority.passing(name, Path(folder), LIFETIME)) for name in names}
+        yield {name: Entry(address, name, context, five) for name, context in made.items() if context is not None}
 
 
 def _refuse_if_alive(access: Access, entries: dict[str, Entry]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hushgrid.broker.enrolment.access import Access, Rights
+from hushgrid.broker.enrolment.lists.access import Access, Rights
 from hushgrid.node.wire import Topics
 
 TOGETHER = 8  #: names that an identity is looked at with, at most: in a larger fleet its neighbours and a few others

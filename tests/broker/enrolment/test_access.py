@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hushgrid.broker.enrolment.access import access_of, matches, rights_on
 from hushgrid.broker.enrolment.directory import FleetDirectory, FleetFile
-from hushgrid.broker.enrolment.forms import dynsec, emqx, mosquitto, nats, rabbitmq
-from hushgrid.broker.enrolment.forms.choose import FORMS
-from hushgrid.broker.enrolment.forms.place import Place
+from hushgrid.broker.enrolment.lists import dynsec, emqx, mosquitto, nats, rabbitmq
+from hushgrid.broker.enrolment.lists.access import access_of, matches, rights_on
+from hushgrid.broker.enrolment.lists.choose import FORMS
+from hushgrid.broker.enrolment.lists.place import Place
 from hushgrid.broker.enrolment.verify.topics import tried_by
 from hushgrid.node.config.scenario import load_scenario, scenario_from
 from tests.support.paths import DEPLOY

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hushgrid.broker.enrolment.access import rights_on
+from hushgrid.broker.enrolment.lists.access import rights_on
 from hushgrid.broker.enrolment.verify.judge import Seen, judge
 from hushgrid.broker.enrolment.verify.probe import TAKEN, Outcome
 from hushgrid.broker.enrolment.verify.topics import TOGETHER, beside, foreign_will, retained, tried_by

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hushgrid.broker.enrolment.access import Access, Rights
+from hushgrid.broker.enrolment.lists.access import Access, Rights
 
 ROOT = "hushgrid/1/ring"
 

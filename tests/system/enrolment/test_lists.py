@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from hushgrid.broker.enrolment.access import access_of
-from hushgrid.broker.enrolment.forms.choose import LISTS, broker_files
+from hushgrid.broker.enrolment.lists.access import access_of
+from hushgrid.broker.enrolment.lists.choose import LISTS, broker_files
 from hushgrid.broker.enrolment.verify.probe import Probe, Try
 from hushgrid.broker.enrolment.verify.run import entries, verify
 from hushgrid.node.config.scenario import load_scenario
@@ -36,8 +36,7 @@ def ring(request, tmp_path_factory):
 
 
 def tried(directory, only=(), rights=None):
-    url, ca = directory.broker, directory.path / "ca.crt"
-    return verify(rights or directory.access(), directory.authority(), ca, url, directory.kind, only)
+    return verify(rights or directory.access(), directory.authority(), directory.broker, directory.kind, only)
 
 
 def under(directory, broker, rights, edit=lambda text: text):
@@ -123,7 +122,7 @@ def test_the_command_refuses_to_disconnect_who_is_there_unless_it_is_told_to(rin
     if directory.kind != "mosquitto":
         pytest.skip("the same on every broker")
     under(directory, broker, directory.access())
-    with entries(["n0"], directory.authority(), directory.path / "ca.crt", parse_url(directory.broker), True) as made:
+    with entries(["n0"], directory.authority(), parse_url(directory.broker), True) as made:
         device = Probe(made["n0"])
         assert device.open()
         capabilities = Capabilities("0", ("recal",), ("laplace",), "rows", "", 8)
@@ -152,7 +151,7 @@ def test_nobody_speaks_the_protocol_of_nats_itself(ring):
     port = next(
         int(line.rpartition(":")[2]) for line in broker.log.read_text().splitlines() if "for client connections" in line
     )
-    with entries(["n0"], directory.authority(), directory.path / "ca.crt", parse_url(directory.broker), False) as made:
+    with entries(["n0"], directory.authority(), parse_url(directory.broker), False) as made:
         assert "authorization" in spoken(port, made["n0"].context).lower()
 
 

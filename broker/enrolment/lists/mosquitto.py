@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from hushgrid import deploy
-from hushgrid.broker.enrolment.access import Access, Rights
-from hushgrid.broker.enrolment.forms.place import Place
+from hushgrid.broker.enrolment.lists.access import Access, Rights
+from hushgrid.broker.enrolment.lists.place import Place
 
 CONNECTIONS = 64  #: that a broker takes at least
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 
-from hushgrid.broker.enrolment.access import Access, Rights
-from hushgrid.broker.enrolment.forms.place import Place
+from hushgrid.broker.enrolment.lists.access import Access, Rights
+from hushgrid.broker.enrolment.lists.place import Place
 
 DELIVERED = "$MQTT.sub.>"
 #: What NATS keeps for MQTT beside DELIVERED, of this version and of later ones. A denial wins over a right.

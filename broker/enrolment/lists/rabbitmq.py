@@ -8,8 +8,8 @@ import re
 
 import msgspec
 
-from hushgrid.broker.enrolment.access import ANY, Access, Rights
-from hushgrid.broker.enrolment.forms.place import Place
+from hushgrid.broker.enrolment.lists.access import ANY, Access, Rights
+from hushgrid.broker.enrolment.lists.place import Place
 from hushgrid.kernels.types import Document
 
 VHOST, EXCHANGE = "hushgrid", "amq.topic"

@@ -1,7 +1,7 @@
 """Who may publish and read what in a fleet, as data: from the scenario's graph and the names that are not put out.
 
 One topic a directed edge. A device speaks to its neighbours and to the coordinator, the coordinator to all, and `watch`
-reads. `forms/` writes the same rights as each kind of broker reads them; `verify` tries them.
+reads. The other modules here write the same rights as each kind of broker reads them; `verify` tries them.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from hushgrid.broker.enrolment.access import Access, Rights
-from hushgrid.broker.enrolment.forms.place import Place
+from hushgrid.broker.enrolment.lists.access import Access, Rights
+from hushgrid.broker.enrolment.lists.place import Place
 
 
 def rules(access: Access) -> str:

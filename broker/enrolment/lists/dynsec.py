@@ -6,9 +6,9 @@ import re
 
 import msgspec
 
-from hushgrid.broker.enrolment.access import Access, Rights
-from hushgrid.broker.enrolment.forms import mosquitto
-from hushgrid.broker.enrolment.forms.place import Place
+from hushgrid.broker.enrolment.lists import mosquitto
+from hushgrid.broker.enrolment.lists.access import Access, Rights
+from hushgrid.broker.enrolment.lists.place import Place
 from hushgrid.kernels.types import Document
 
 REFUSED = {"publishClientSend": False, "publishClientReceive": False, "subscribe": False, "unsubscribe": True}

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from hushgrid.broker.enrolment.access import Access
-from hushgrid.broker.enrolment.forms import dynsec, emqx, mosquitto, nats, rabbitmq
-from hushgrid.broker.enrolment.forms.place import Place
+from hushgrid.broker.enrolment.lists import dynsec, emqx, mosquitto, nats, rabbitmq
+from hushgrid.broker.enrolment.lists.access import Access
+from hushgrid.broker.enrolment.lists.place import Place
 
 BrokerKind = Literal["mosquitto", "dynsec", "nats", "rabbitmq", "emqx"]
 FORMS: dict[BrokerKind, Callable[[Access, Place], dict[str, str]]] = {

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from hushgrid.broker.enrolment.authority import Authority, write_key
-from hushgrid.broker.enrolment.directory import BrokerKind, FleetDirectory
+from hushgrid.broker.enrolment.directory import FleetDirectory
+from hushgrid.broker.enrolment.lists.choose import BrokerKind
 from hushgrid.broker.watch.nodes import look
 from hushgrid.kernels.errors import Stopped, printable
 from hushgrid.node.config.watch import WATCH, WatchConfig

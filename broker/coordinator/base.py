@@ -14,7 +14,6 @@ from math import inf
 from hushgrid.broker.coordinator import run_history
 from hushgrid.broker.coordinator.membership import Announcement, Fewer, Joined, Membership, Phase, Silence, check_offer
 from hushgrid.broker.coordinator.pattern import Pattern
-from hushgrid.broker.coordinator.precedence import Precedence
 from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.errors import HushgridError, Refused, Stopped, Suspended, failure, printable
 from hushgrid.kernels.machine import Malformed
@@ -69,7 +68,7 @@ class Coordinator(Endpoint, Pattern):
         self.driver: Driver | None = None
         self.reason = ""
         self.error: HushgridError | None = None
-        self.silence, self.precedence = Silence(), Precedence()
+        self.silence = Silence()
         self._began: float | None = None
         self._asked = 0.0  #: when the members were asked to join
         self._called: float | None = None  #: when births were called for first
@@ -132,7 +131,7 @@ class Coordinator(Endpoint, Pattern):
         try:
             kind, src, dst = self.topics.parse(topic)
             if (kind, src) == ("state", COORDINATOR) and self.instance:
-                return self.precedence.read(payload)
+                return self.membership.precedence.read(payload)
             if src not in self.members or kind in wire.WATCHED or (kind == "edge" and dst != COORDINATOR):
                 raise Malformed("not of this run's edges")
             if kind == "state":

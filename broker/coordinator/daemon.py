@@ -120,7 +120,7 @@ class Service:
             if coordinator.finished:
                 self._keep(coordinator, began)
         finally:
-            if coordinator.precedence.later is None:
+            if coordinator.membership.precedence.later is None:
                 self.reporter.publish(coordinator, link, "off")
             link.close(clear=(), forget=False)
         if error := coordinator.error:
@@ -155,7 +155,7 @@ class Service:
             config.fleet, self.plan, self.source, self.ledger, resumes=True, progress=_Rounds(), **patience
         )
         coordinator.log = _say
-        coordinator.instance = coordinator.precedence.claim(coordinator, self.began)
+        coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
         return coordinator, link_for(coordinator, config.broker, config.tls, keepalive=config.keepalive)
 
     def _coordinate(self, coordinator: Coordinator, link: Link) -> None:
@@ -165,7 +165,7 @@ class Service:
         self.reporter.plans(coordinator)
 
         def over() -> bool:
-            coordinator.precedence.check()
+            coordinator.membership.precedence.check()
             self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else activity(coordinator))
             self.reporter(coordinator, link)
             return coordinator.finished or (self.signals.reload and coordinator.phase == "gathering")
@@ -201,7 +201,7 @@ class Service:
         self.unit.shows("waits for SIGUSR1")
 
         def roused() -> bool:
-            coordinator.precedence.check()
+            coordinator.membership.precedence.check()
             self.reporter(coordinator, link)
             return self.signals.begin or self.signals.reload
 
@@ -280,7 +280,7 @@ class Scheduled(Service):
     def _served(self, coordinator: Coordinator, until: Callable[[Coordinator, Link], bool]) -> bool:
         """Serves a coordinator on a connection of its own. Whether the broker was there in the end."""
         coordinator.log, coordinator.progress = _say, _Rounds()
-        coordinator.instance = coordinator.precedence.claim(coordinator, self.began)
+        coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
         link = link_for(coordinator, self.config.broker, self.config.tls, keepalive=self.config.keepalive)
         try:
             serve(coordinator, link, partial(until, coordinator, link), self.signals, self.wait)
@@ -291,13 +291,13 @@ class Scheduled(Service):
             link.close(clear=(), forget=False)
 
     def _ended(self, coordinator: Coordinator, link: Link) -> bool:
-        coordinator.precedence.check()
+        coordinator.membership.precedence.check()
         self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else activity(coordinator))
         self.reporter(coordinator, link)
         return coordinator.finished or self.intervals.overdue(coordinator, link.connected)
 
     def _rests(self, coordinator: Coordinator, link: Link) -> bool:
-        coordinator.precedence.check()
+        coordinator.membership.precedence.check()
         self.unit.shows(f"waits for the next interval, {self.intervals.schedule.number + 1}")
         self.reporter(coordinator, link)
         return self._asked() or self.signals.reload

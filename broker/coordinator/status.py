@@ -45,7 +45,7 @@ class Reporter:
         self.since = boottime()  #: s of running time, as all times here
         self.due: float | None = None  #: when the next run is due, if there is a schedule
         self.refuses: tuple[str, ...] = ()  #: the members that have refused in this interval, or the last one
-        self.certificate = OwnCertificate(config.broker, config.tls)  #: of its connection
+        self.certificate = OwnCertificate(config.tls)  #: of its connection
         self._plan: dict[str, Any] = {}  #: what a device can compare itself with
         self._gone: dict[str, float] = {}
         self._waits: tuple[str, ...] = ()

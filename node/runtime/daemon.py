@@ -48,7 +48,7 @@ class Service:
         self.config, self.path, self.member, self.link, self.data_source = config, path, member, link, data_source
         self.publisher, self.signals = publisher, signals
         self.unit, self.reporter = Unit(), Reporter(config, member, link)
-        self.certificate = self.reporter.certificate = OwnCertificate(config.broker, config.tls)
+        self.certificate = self.reporter.certificate = OwnCertificate(config.tls)
         self.ends: list[LocalEnd] = []  #: of local connections, that the loop drives now
         self._greeted = False
 

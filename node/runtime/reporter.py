@@ -25,7 +25,7 @@ class Reporter:
     def __init__(self, config: DeviceConfig, member: Member, link: Link) -> None:
         self.config, self.member, self.link = config, member, link
         self.since = boottime()  #: s of running time: its clock may be set later, as after a boot in 1970
-        self.certificate = OwnCertificate(config.broker, config.tls)
+        self.certificate = OwnCertificate(None)  #: of the link
         self._said: tuple[object, ...] = ()
 
     def __call__(self) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.schema.sections import Tls
-from hushgrid.node.transport.connect import parse_url, tls_context
+from hushgrid.node.transport.connect import Address, tls_context
 
 DAY_S = 86400.0
 HOUR_S = 3600.0
@@ -26,6 +26,7 @@ SEQUENCE, VERSION, INTEGER, UTC_TIME, TIME = (
 )  #: tags of DER; VERSION is the field [0] of a certificate
 BEFORE_VALIDITY = 2  #: fields of a certificate between its number and its validity: algorithm, issuer
 BEFORE_UPDATES = 4  #: fields of a list before its next update: version, algorithm, issuer, this update
+ANYWHERE = Address("", 0, tls=True)  #: whether a certificate and a key belong together is the same for every broker
 LIST = "-----BEGIN X509 CRL-----"
 BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
@@ -136,8 +137,8 @@ def days_of(tls: Tls | None) -> int | None:
 class OwnCertificate:
     """The certificate that a connection was made with, and whether another one stands in its place by now."""
 
-    def __init__(self, broker: str, tls: Tls | None) -> None:
-        self.broker, self.tls = broker, tls
+    def __init__(self, tls: Tls | None) -> None:
+        self.tls = tls
         self.number = ""  #: hexadecimal; "": there is none
         self.looks_at = inf  #: when the file is looked at again: from its last day on, s since 1970
         self.take(time.time())
@@ -156,5 +157,5 @@ class OwnCertificate:
         self.looks_at = now + HOUR_S
         if self.tls is None or self.tls.cert is None or number(self.tls.cert) == self.number:
             return False
-        tls_context(parse_url(self.broker), self.tls)
+        tls_context(ANYWHERE, self.tls)
         return True

@@ -10,8 +10,6 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.transport.certificate import DAY_S, HOUR_S, OwnCertificate, list_ends, not_after, number
 
-BROKER = "mqtts://broker.example:8883"
-
 
 class Box:
     """The files of one device, and the authority that signs for it."""
@@ -46,7 +44,7 @@ def test_number_and_end_are_those_of_the_certificate(box):
 
 def test_the_file_is_looked_at_from_the_last_day_on_and_then_each_hour(box):
     signed = box.renew()
-    own, ends = OwnCertificate(BROKER, box.tls), signed.not_valid_after_utc.timestamp()
+    own, ends = OwnCertificate(box.tls), signed.not_valid_after_utc.timestamp()
     assert own.looks_at == ends - DAY_S
     assert not own.replaced(ends - DAY_S)
     assert own.looks_at == ends - DAY_S + HOUR_S
@@ -54,7 +52,7 @@ def test_the_file_is_looked_at_from_the_last_day_on_and_then_each_hour(box):
 
 def test_a_renewed_certificate_is_noticed_once_its_key_is_there_too(box):
     box.renew()
-    own = OwnCertificate(BROKER, box.tls)
+    own = OwnCertificate(box.tls)
     first = own.number
     signed = box.renew(key=False)
     with pytest.raises(InputError, match=r"tls: .*z1\.crt"):
@@ -68,7 +66,7 @@ def test_a_renewed_certificate_is_noticed_once_its_key_is_there_too(box):
 
 
 def test_without_a_certificate_nothing_is_due():
-    own = OwnCertificate("mqtt://127.0.0.1", None)
+    own = OwnCertificate(None)
     assert (own.number, own.looks_at) == ("", float("inf"))
 
 

@@ -5,16 +5,25 @@ from contextlib import ExitStack
 import pytest
 
 from hushgrid.broker.enrolment.authority import DAY
-from tests.support.daemons.deployed_fleet import ZONES, Fleet, finishes_a_run
+from tests.support.daemons.deployed_fleet import ZONES, Fleet
 from tests.support.daemons.deployed_ring import SENSORS, ring
 from tests.support.transport.fleet_brokers import started
 
-#: Rounds among neighbours in the place of the walk.
-WALK = "  name: recal\n  rounds: 200 "
-DPP2 = "  name: dpp2\n  alpha: 1.0\n  beta: 0.25\n  rho: 0.1\n  rounds: 20 "
+WALK = (
+    "  name: recal\n  rounds: 200                                 # activations: 50 of each sensor\n  walk: "
+    "hamiltonian\n"
+)
+DPP2 = "  name: dpp2\n  alpha: 1.0\n  beta: 0.25\n  rho: 0.1\n  rounds: 20\n"
 
 
-def runs(tmp_path, kind, fleet, edit=lambda made: None):
+def neighbours(fleet):
+    """The ring's sensors, in rounds among neighbours in the place of the walk."""
+    fleet.edit("scenario.yaml", WALK, DPP2)
+    for name in SENSORS:
+        fleet.edit(f"nodes/{name}.yaml", "algorithms: [recal]", "algorithms: [recal, dpp2]")
+
+
+def runs(tmp_path, kind, fleet, edit):
     """What the daemons of an example say in one run."""
     with ExitStack() as stack:
         directory, _ = started(tmp_path / "F", kind, fleet, stack)
@@ -40,6 +49,8 @@ def refused(said):
 
 
 @pytest.mark.parametrize("kind", ["mosquitto", "dynsec", "nats", "rabbitmq"])
-@pytest.mark.parametrize("fleet", ["demo", "ring"])
-def test_the_example_runs_on_every_kind_of_broker_under_its_lists_and_nothing_is_refused(tmp_path, kind, fleet):
-    assert refused(runs(tmp_path, kind, fleet)) == []
+@pytest.mark.parametrize("pattern", ["star", "token", "neighbours"])
+def test_the_example_runs_on_every_kind_of_broker_under_its_lists_and_nothing_is_refused(tmp_path, kind, pattern):
+    fleet = "demo" if pattern == "star" else "ring"
+    edit = neighbours if pattern == "neighbours" else lambda made: None
+    assert refused(runs(tmp_path, kind, fleet, edit)) == []

@@ -17,10 +17,10 @@ from hushgrid.broker.enrolment.lists.choose import BrokerKind
 from hushgrid.broker.enrolment.verify.judge import Seen, Verdict, judge
 from hushgrid.broker.enrolment.verify.probe import ENDED, TAKEN, Entry, Outcome, Probe, Try, attempt, subscribing
 from hushgrid.broker.enrolment.verify.topics import Tried, beside, foreign_will, readers, retained, tried_by
+from hushgrid.broker.watch.nodes import fleet
 from hushgrid.kernels.errors import Stopped
-from hushgrid.kernels.machine import Malformed
 from hushgrid.node.transport.connect import Address, parse_url, tls_context
-from hushgrid.node.wire import Birth, Topics, decode_presence
+from hushgrid.node.wire import Topics
 
 LIFETIME = timedelta(minutes=10)  #: of the certificates: a fleet of 200 takes minutes
 ARRIVAL_S = 3.0  #: for what is needed to arrive
@@ -277,31 +277,25 @@ def entries(names: Sequence[str], authority: Authority, address: Address, five: 
 
 
 def _refuse_if_alive(access: Access, entries: dict[str, Entry]) -> None:
-    """Raises Stopped if a retained birth shows that a device is connected."""
+    """Raises Stopped if retained messages show that somebody is connected."""
     topics = Topics(access.fleet)
-    states = [topics.state(name) for name in access.names]
-    reader = max(entries, key=lambda name: sum(map(access.rights_of(name).may_read, states)))
+    public = [each(name) for name in access.names for each in (topics.state, topics.status)]
+    reader = max(entries, key=lambda name: sum(map(access.rights_of(name).may_read, public)))
     probe = Probe(entries[reader])
     try:
         if not probe.open():
             raise Stopped(f"broker: refuses {reader}: {probe.refusal or 'no answer'}")
-        probe.subscribe([Try(topic) for topic in states if access.rights_of(reader).may_read(topic)], 0)
+        probe.subscribe([Try(topic) for topic in public if access.rights_of(reader).may_read(topic)], 0)
         probe.wait(lambda: False, QUIET_S)
     except OSError as error:
         raise Stopped(f"broker: {error.strerror or error}") from None
     finally:
         probe.close()
-    alive = sorted({m.topic.split("/")[-1] for m in probe.received if _birth(m.payload)})
+    nodes = fleet(topics, {message.topic: message.payload for message in probe.received})
+    alive = [name for name, node in nodes.items() if node.there]
     if alive:
         names = ", ".join(alive[:5]) + (f" and {len(alive) - 5} more" if len(alive) > 5 else "")
         raise Stopped(
             f"found {names} connected, expected nobody: verify connects in each name, which ends its connection "
             "(--interrupt does so all the same)"
         )
-
-
-def _birth(payload: bytes) -> bool:
-    try:
-        return bool(payload) and isinstance(decode_presence(payload), Birth)
-    except Malformed:
-        return False

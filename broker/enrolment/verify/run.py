@@ -16,7 +16,7 @@ from hushgrid.broker.enrolment.lists.access import Access, Rights
 from hushgrid.broker.enrolment.lists.choose import BrokerKind
 from hushgrid.broker.enrolment.verify.judge import Seen, Verdict, judge
 from hushgrid.broker.enrolment.verify.probe import ENDED, TAKEN, Entry, Outcome, Probe, Try, attempt, subscribing
-from hushgrid.broker.enrolment.verify.topics import Tried, beside, foreign_will, readers, retained, tried_by
+from hushgrid.broker.enrolment.verify.topics import Holders, Tried, beside, foreign_will, retained, tried_by
 from hushgrid.broker.watch.nodes import fleet
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.transport.connect import Address, parse_url, tls_context
@@ -38,6 +38,15 @@ class Run:
         self.tried: dict[str, Tried] = {name: tried_by(access, name, self.nonce) for name in names}
         listening = {other for name in names for other in beside(access, name)}
         self.among = [name for name in access.names if name in listening]
+        self.readers = Holders(access, self.among, "read")
+        writers, topics = (
+            Holders(access, self.among, "publish"),
+            {t: None for one in self.tried.values() for t in one.topics},
+        )
+        self.by_right: dict[str, list[str]] = {name: [] for name in self.among}
+        for topic in topics:
+            for name in writers(topic):
+                self.by_right[name].append(topic)
         self.seen = Seen()
         self.probes: dict[str, Probe] = {}
         self._received: dict[str, list[tuple[str, bytes]]] = {name: [] for name in self.among}
@@ -97,14 +106,9 @@ class Run:
         self.seen.subscribed |= {(name, one.topic): outcome for one, outcome in outcomes.items()}
         self.probes[name] = probe
 
-    def _by_right(self, name: str) -> list[str]:
-        topics = dict.fromkeys(topic for one in self.tried.values() for topic in one.topics)
-        rights = self.access.rights_of(name)
-        return [topic for topic in topics if rights.may_publish(topic)]
-
     def _publish_by_right(self, name: str) -> None:
         payload = self._payload(name, "publishes")
-        tries = [Try(topic, payload, retained(topic)) for topic in self._by_right(name)]
+        tries = [Try(topic, payload, retained(topic)) for topic in self.by_right[name]]
         self._publish(name, tries)
 
     def _publish_forbidden(self, name: str) -> None:
@@ -129,7 +133,7 @@ class Run:
             rights = self.access.rights_of(name)
             state = Topics(self.access.fleet).state(name)
             wills = [state] if rights.may_publish(state) else []
-            if (topic := foreign_will(self.access, rights, self.tried[name], self.among)) is not None:
+            if (topic := foreign_will(rights, self.tried[name], self.readers)) is not None:
                 wills.append(topic)
             self._receive(name, self.probes[name])
             self.probes[name].close()
@@ -182,9 +186,9 @@ class Run:
         probe, earlier = self.probes[reader], {*self._received[reader]}
         needed = {
             (topic, self._payload(name, "publishes"))
-            for (name, topic), outcome in self.seen.published.items()
-            if outcome.kind == "taken" and name != reader and reader in readers(self.access, topic, self.among)
-            if self.access.rights_of(name).may_publish(topic)
+            for name, topics in self.by_right.items()
+            for topic in topics
+            if name != reader and self.seen.published[name, topic].kind == "taken" and reader in self.readers(topic)
         }
         rest = max(0.0, deadline - time.monotonic())
         probe.wait(lambda: needed <= earlier | {(m.topic, m.payload) for m in probe.received}, rest)
@@ -208,10 +212,10 @@ class Run:
 
     def _come_late(self, name: str) -> None:
         """Subscribes once more, to see what the broker has retained."""
-        topics = [t for one in self.tried.values() for t in one.topics if retained(t)]
-        granted = [t for t in dict.fromkeys(topics) if self.seen.subscribed.get((name, t), TAKEN).kind == "taken"]
-        rights = self.access.rights_of(name)
-        granted = [t for t in granted if rights.may_read(t) or (name, t) in self.seen.subscribed]
+        topics = [topic for some in self.by_right.values() for topic in some if name in self.readers(topic)]
+        topics += [t for (who, t), outcome in self.seen.subscribed.items() if who == name and outcome.kind == "taken"]
+        refused = {t for (who, t), outcome in self.seen.subscribed.items() if who == name and outcome.kind != "taken"}
+        granted = [topic for topic in dict.fromkeys(topics) if retained(topic) and topic not in refused]
         self.probes[name].close()
         probe = self.probes[name] = self._connect(name)
         probe.subscribe([Try(topic) for topic in granted], 1)

@@ -172,8 +172,14 @@ class Run:
     def _settle(self) -> None:
         """Waits until all that is needed has arrived, or it takes too long; then a moment for what must not."""
         deadline = time.monotonic() + ARRIVAL_S
+        needed: dict[str, set[tuple[str, bytes]]] = {reader: set() for reader in self.among}
+        for name, topics in self.by_right.items():
+            for topic in topics:
+                if self.seen.published[name, topic].kind == "taken":
+                    for reader in {*self.readers(topic)} - {name}:
+                        needed[reader].add((topic, self._payload(name, "publishes")))
         for reader in self.among:
-            self._await(reader, deadline)
+            self._await(reader, needed[reader], deadline)
         quiet = [len(probe.received) for probe in self.probes.values()]
         while True:
             time.sleep(QUIET_S)
@@ -181,15 +187,9 @@ class Run:
             if quiet == before:
                 return
 
-    def _await(self, reader: str, deadline: float) -> None:
+    def _await(self, reader: str, needed: set[tuple[str, bytes]], deadline: float) -> None:
         """Until what `reader` may read has arrived there."""
         probe, earlier = self.probes[reader], {*self._received[reader]}
-        needed = {
-            (topic, self._payload(name, "publishes"))
-            for name, topics in self.by_right.items()
-            for topic in topics
-            if name != reader and self.seen.published[name, topic].kind == "taken" and reader in self.readers(topic)
-        }
         rest = max(0.0, deadline - time.monotonic())
         probe.wait(lambda: needed <= earlier | {(m.topic, m.payload) for m in probe.received}, rest)
 
@@ -212,7 +212,8 @@ class Run:
 
     def _come_late(self, name: str) -> None:
         """Subscribes once more, to see what the broker has retained."""
-        topics = [topic for some in self.by_right.values() for topic in some if name in self.readers(topic)]
+        shown = (topic for some in self.by_right.values() for topic in some if retained(topic))
+        topics = [topic for topic in shown if name in self.readers(topic)]
         topics += [t for (who, t), outcome in self.seen.subscribed.items() if who == name and outcome.kind == "taken"]
         refused = {t for (who, t), outcome in self.seen.subscribed.items() if who == name and outcome.kind != "taken"}
         granted = [topic for topic in dict.fromkeys(topics) if retained(topic) and topic not in refused]

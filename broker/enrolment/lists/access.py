@@ -7,6 +7,8 @@ reads. The other modules here write the same rights as each kind of broker reads
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple, cast
 
 from hushgrid.node.config.scenario import Scenario
@@ -41,7 +43,8 @@ class Rights(NamedTuple):
         return self.may_read(topic) or any(matches(pattern, topic) for pattern in self.subscribe)
 
 
-class Access(NamedTuple):
+@dataclass(frozen=True)
+class Access:
     """The rights of every identity: the coordinator's, the devices', those of `watch`."""
 
     fleet: str
@@ -56,9 +59,13 @@ class Access(NamedTuple):
     def devices(self) -> list[str]:
         return [rights.name for rights in self.rights if rights.role == "device"]
 
+    @cached_property
+    def by_name(self) -> dict[str, Rights]:
+        return {rights.name: rights for rights in self.rights}
+
     def rights_of(self, name: str) -> Rights:
         """Raises KeyError if there is nobody of that name."""
-        return {rights.name: rights for rights in self.rights}[name]
+        return self.by_name[name]
 
 
 def access_of(fleet: str, scenario: Scenario, file: str, without: Collection[str] = ()) -> Access:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hushgrid.broker.enrolment.lists.access import Access
 from hushgrid.broker.enrolment.lists.choose import BrokerKind
 from hushgrid.broker.enrolment.verify.probe import Outcome
-from hushgrid.broker.enrolment.verify.topics import Tried, readers, retained
+from hushgrid.broker.enrolment.verify.topics import Holders, Tried, retained
 
 #: Kinds of broker that bind no client id to a certificate.
 UNBOUND: tuple[BrokerKind, ...] = ("nats", "rabbitmq")
@@ -47,14 +47,14 @@ def judge(access: Access, tried: Mapping[str, Tried], among: list[str], seen: Se
     """The verdict. `among`: the identities that listened."""
     verdict = Verdict()
     verdict.forbidden += dict.fromkeys(_arrived(access, seen))
-    verdict.forbidden += dict.fromkeys(line for line in _granted(access, tried, seen) if line not in verdict.forbidden)
+    verdict.forbidden += dict.fromkeys(_granted(access, tried, seen))
     for (name, victim), outcome in sorted(seen.taken_over.items()):
         verdict.counts["another's client id", outcome.reason] += 1
         if outcome.kind == "taken":
             line = f"{name} connects with the client id of {victim}, which is disconnected by that"
             (verdict.impossible if kind in UNBOUND else verdict.forbidden).append(line)
-    verdict.lacking += dict.fromkeys(_lacking(access, tried, among, seen))
-    _count(access, tried, seen, verdict.counts)
+    verdict.lacking += dict.fromkeys(_lacking(access, Holders(access, among, "read"), seen))
+    _count(access, seen, verdict.counts)
     return verdict
 
 
@@ -81,7 +81,7 @@ def _granted(access: Access, tried: Mapping[str, Tried], seen: Seen) -> Iterator
                 yield f"{name} may {what} {topic}: {outcome.reason}"
 
 
-def _lacking(access: Access, tried: Mapping[str, Tried], among: list[str], seen: Seen) -> Iterator[str]:
+def _lacking(access: Access, readers: Holders, seen: Seen) -> Iterator[str]:
     for (name, topic), outcome in sorted(seen.subscribed.items()):
         rights = access.rights_of(name)
         if outcome.kind != "taken" and (topic in rights.subscribe or rights.may_read(topic)):
@@ -94,7 +94,7 @@ def _lacking(access: Access, tried: Mapping[str, Tried], among: list[str], seen:
             will = " as its will" if (name, topic) in seen.wills else ""
             yield f"{name} cannot publish {topic}{will}: {outcome.reason}"
             continue
-        expected = [one for one in readers(access, topic, among) if one != name]
+        expected = [one for one in readers(topic) if one != name]
         lacks = [one for one in expected if (one, topic, name) not in seen.arrived]
         if expected and lacks == expected and not _deaf(seen, lacks, topic):
             yield f"{name} cannot publish {topic}, or nobody can read it: acknowledged, and it arrived at nobody"
@@ -118,7 +118,7 @@ def _subscribed(seen: Seen, name: str, topic: str) -> str:
     return "subscribed, and it does not arrive" if outcome.kind == "taken" else f"subscription: {outcome.reason}"
 
 
-def _count(access: Access, tried: Mapping[str, Tried], seen: Seen, counts: Counter[tuple[str, str]]) -> None:
+def _count(access: Access, seen: Seen, counts: Counter[tuple[str, str]]) -> None:
     reached = {(publisher, topic) for _, topic, publisher in seen.arrived}
     for what, outcomes in (("publication", seen.published), ("will", seen.wills)):
         for (name, topic), outcome in outcomes.items():

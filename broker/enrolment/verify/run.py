@@ -16,11 +16,11 @@ from hushgrid.broker.enrolment.lists.access import Access, Rights
 from hushgrid.broker.enrolment.lists.choose import BrokerKind
 from hushgrid.broker.enrolment.verify.judge import Seen, Verdict, judge
 from hushgrid.broker.enrolment.verify.probe import ENDED, TAKEN, Entry, Outcome, Probe, Try, attempt, subscribing
-from hushgrid.broker.enrolment.verify.topics import Tried, beside, foreign_will, readers, retained, tried_by
+from hushgrid.broker.enrolment.verify.topics import Holders, Tried, beside, foreign_will, retained, tried_by
+from hushgrid.broker.watch.nodes import fleet
 from hushgrid.kernels.errors import Stopped
-from hushgrid.kernels.machine import Malformed
 from hushgrid.node.transport.connect import Address, parse_url, tls_context
-from hushgrid.node.wire import Birth, Topics, decode_presence
+from hushgrid.node.wire import Topics
 
 LIFETIME = timedelta(minutes=10)  #: of the certificates: a fleet of 200 takes minutes
 ARRIVAL_S = 3.0  #: for what is needed to arrive
@@ -38,6 +38,15 @@ class Run:
         self.tried: dict[str, Tried] = {name: tried_by(access, name, self.nonce) for name in names}
         listening = {other for name in names for other in beside(access, name)}
         self.among = [name for name in access.names if name in listening]
+        self.readers = Holders(access, self.among, "read")
+        writers, topics = (
+            Holders(access, self.among, "publish"),
+            {t: None for one in self.tried.values() for t in one.topics},
+        )
+        self.by_right: dict[str, list[str]] = {name: [] for name in self.among}
+        for topic in topics:
+            for name in writers(topic):
+                self.by_right[name].append(topic)
         self.seen = Seen()
         self.probes: dict[str, Probe] = {}
         self._received: dict[str, list[tuple[str, bytes]]] = {name: [] for name in self.among}
@@ -97,14 +106,9 @@ class Run:
         self.seen.subscribed |= {(name, one.topic): outcome for one, outcome in outcomes.items()}
         self.probes[name] = probe
 
-    def _by_right(self, name: str) -> list[str]:
-        topics = dict.fromkeys(topic for one in self.tried.values() for topic in one.topics)
-        rights = self.access.rights_of(name)
-        return [topic for topic in topics if rights.may_publish(topic)]
-
     def _publish_by_right(self, name: str) -> None:
         payload = self._payload(name, "publishes")
-        tries = [Try(topic, payload, retained(topic)) for topic in self._by_right(name)]
+        tries = [Try(topic, payload, retained(topic)) for topic in self.by_right[name]]
         self._publish(name, tries)
 
     def _publish_forbidden(self, name: str) -> None:
@@ -129,7 +133,7 @@ class Run:
             rights = self.access.rights_of(name)
             state = Topics(self.access.fleet).state(name)
             wills = [state] if rights.may_publish(state) else []
-            if (topic := foreign_will(self.access, rights, self.tried[name], self.among)) is not None:
+            if (topic := foreign_will(rights, self.tried[name], self.readers)) is not None:
                 wills.append(topic)
             self._receive(name, self.probes[name])
             self.probes[name].close()
@@ -168,8 +172,14 @@ class Run:
     def _settle(self) -> None:
         """Waits until all that is needed has arrived, or it takes too long; then a moment for what must not."""
         deadline = time.monotonic() + ARRIVAL_S
+        needed: dict[str, set[tuple[str, bytes]]] = {reader: set() for reader in self.among}
+        for name, topics in self.by_right.items():
+            for topic in topics:
+                if self.seen.published[name, topic].kind == "taken":
+                    for reader in {*self.readers(topic)} - {name}:
+                        needed[reader].add((topic, self._payload(name, "publishes")))
         for reader in self.among:
-            self._await(reader, deadline)
+            self._await(reader, needed[reader], deadline)
         quiet = [len(probe.received) for probe in self.probes.values()]
         while True:
             time.sleep(QUIET_S)
@@ -177,15 +187,9 @@ class Run:
             if quiet == before:
                 return
 
-    def _await(self, reader: str, deadline: float) -> None:
+    def _await(self, reader: str, needed: set[tuple[str, bytes]], deadline: float) -> None:
         """Until what `reader` may read has arrived there."""
         probe, earlier = self.probes[reader], {*self._received[reader]}
-        needed = {
-            (topic, self._payload(name, "publishes"))
-            for (name, topic), outcome in self.seen.published.items()
-            if outcome.kind == "taken" and name != reader and reader in readers(self.access, topic, self.among)
-            if self.access.rights_of(name).may_publish(topic)
-        }
         rest = max(0.0, deadline - time.monotonic())
         probe.wait(lambda: needed <= earlier | {(m.topic, m.payload) for m in probe.received}, rest)
 
@@ -208,10 +212,11 @@ class Run:
 
     def _come_late(self, name: str) -> None:
         """Subscribes once more, to see what the broker has retained."""
-        topics = [t for one in self.tried.values() for t in one.topics if retained(t)]
-        granted = [t for t in dict.fromkeys(topics) if self.seen.subscribed.get((name, t), TAKEN).kind == "taken"]
-        rights = self.access.rights_of(name)
-        granted = [t for t in granted if rights.may_read(t) or (name, t) in self.seen.subscribed]
+        shown = (topic for some in self.by_right.values() for topic in some if retained(topic))
+        topics = [topic for topic in shown if name in self.readers(topic)]
+        topics += [t for (who, t), outcome in self.seen.subscribed.items() if who == name and outcome.kind == "taken"]
+        refused = {t for (who, t), outcome in self.seen.subscribed.items() if who == name and outcome.kind != "taken"}
+        granted = [topic for topic in dict.fromkeys(topics) if retained(topic) and topic not in refused]
         self.probes[name].close()
         probe = self.probes[name] = self._connect(name)
         probe.subscribe([Try(topic) for topic in granted], 1)
@@ -277,31 +282,25 @@ def entries(names: Sequence[str], authority: Authority, address: Address, five: 
 
 
 def _refuse_if_alive(access: Access, entries: dict[str, Entry]) -> None:
-    """Raises Stopped if a retained birth shows that a device is connected."""
+    """Raises Stopped if retained messages show that somebody is connected."""
     topics = Topics(access.fleet)
-    states = [topics.state(name) for name in access.names]
-    reader = max(entries, key=lambda name: sum(map(access.rights_of(name).may_read, states)))
+    public = [each(name) for name in access.names for each in (topics.state, topics.status)]
+    reader = max(entries, key=lambda name: sum(map(access.rights_of(name).may_read, public)))
     probe = Probe(entries[reader])
     try:
         if not probe.open():
             raise Stopped(f"broker: refuses {reader}: {probe.refusal or 'no answer'}")
-        probe.subscribe([Try(topic) for topic in states if access.rights_of(reader).may_read(topic)], 0)
+        probe.subscribe([Try(topic) for topic in public if access.rights_of(reader).may_read(topic)], 0)
         probe.wait(lambda: False, QUIET_S)
     except OSError as error:
         raise Stopped(f"broker: {error.strerror or error}") from None
     finally:
         probe.close()
-    alive = sorted({m.topic.split("/")[-1] for m in probe.received if _birth(m.payload)})
+    nodes = fleet(topics, {message.topic: message.payload for message in probe.received})
+    alive = [name for name, node in nodes.items() if node.there]
     if alive:
         names = ", ".join(alive[:5]) + (f" and {len(alive) - 5} more" if len(alive) > 5 else "")
         raise Stopped(
             f"found {names} connected, expected nobody: verify connects in each name, which ends its connection "
             "(--interrupt does so all the same)"
         )
-
-
-def _birth(payload: bytes) -> bool:
-    try:
-        return bool(payload) and isinstance(decode_presence(payload), Birth)
-    except Malformed:
-        return False

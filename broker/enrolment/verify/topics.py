@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
-from hushgrid.broker.enrolment.lists.access import Access, Rights
+from hushgrid.broker.enrolment.lists.access import ANY, Access, Rights, matches
 from hushgrid.node.wire import Topics
 
 TOGETHER = 8  #: names that an identity is looked at with, at most: in a larger fleet its neighbours and a few others
@@ -55,14 +55,28 @@ def retained(topic: str) -> bool:
     return len(parts) == 5 and parts[3] in SHOWN
 
 
-def readers(access: Access, topic: str, among: Sequence[str]) -> list[str]:
-    """Who may read a topic by right."""
-    return [rights.name for rights in access.rights if rights.name in among and rights.may_read(topic)]
+class Holders:
+    """Who may publish, or read, a topic by right, among some names; of many topics."""
+
+    def __init__(self, access: Access, among: Sequence[str], right: Literal["publish", "read"]) -> None:
+        self._exact: dict[str, set[str]] = {}
+        self._wild: list[tuple[str, str]] = []
+        for name in among:
+            rights = access.rights_of(name)
+            for pattern in rights.publish if right == "publish" else rights.read:
+                if ANY in pattern:
+                    self._wild.append((pattern, name))
+                else:
+                    self._exact.setdefault(pattern, set()).add(name)
+
+    def __call__(self, topic: str) -> list[str]:
+        wide = {name for pattern, name in self._wild if matches(pattern, topic)}
+        return sorted(self._exact.get(topic, set()) | wide)
 
 
-def foreign_will(access: Access, rights: Rights, tried: Tried, among: Sequence[str]) -> str | None:
+def foreign_will(rights: Rights, tried: Tried, readers: Callable[[str], list[str]]) -> str | None:
     """A topic for a will that `rights` forbid, and somebody else may read, so that its arrival would be seen."""
     for topic in tried.topics:
-        if not rights.may_publish(topic) and set(readers(access, topic, among)) - {rights.name}:
+        if not rights.may_publish(topic) and {*readers(topic)} - {rights.name}:
             return topic
     return None

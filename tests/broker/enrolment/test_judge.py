@@ -5,7 +5,7 @@ import pytest
 from hushgrid.broker.enrolment.lists.access import rights_on
 from hushgrid.broker.enrolment.verify.judge import Seen, judge
 from hushgrid.broker.enrolment.verify.probe import TAKEN, Outcome
-from hushgrid.broker.enrolment.verify.topics import TOGETHER, beside, foreign_will, retained, tried_by
+from hushgrid.broker.enrolment.verify.topics import TOGETHER, Holders, beside, foreign_will, retained, tried_by
 from hushgrid.node.wire import Topics
 from tests.support.transport.mutated_lists import MISTAKES
 
@@ -35,7 +35,7 @@ def observed(actual, loud):
         for topic in tried.topics:
             publish(seen.published, name, topic)
         wills = {Topics("ring").state(name)} if rights.publish else set()
-        for topic in wills | {foreign_will(RIGHT, rights, tried, RIGHT.names)}:
+        for topic in wills | {foreign_will(rights, tried, Holders(RIGHT, RIGHT.names, "read"))}:
             publish(seen.wills, name, topic)
     return seen
 

@@ -17,7 +17,7 @@ from tests.support.paths import DEPLOY
 
 PATIENCE = 180.0
 RABBITMQ = Path("/usr/lib/rabbitmq/bin")
-SCENARIOS = {"star": DEPLOY / "scenario.yaml", "ring": DEPLOY / "ring" / "scenario.yaml"}
+EXAMPLES = {"demo": DEPLOY, "ring": DEPLOY / "ring"}  #: of deploy/, by fleet
 
 
 def need(kind: str) -> None:
@@ -32,11 +32,11 @@ def need(kind: str) -> None:
         pytest.skip(f"{kind} is not installed")
 
 
-def made(path: Path, kind: str, graph: str) -> FleetDirectory:
+def made(path: Path, kind: str, fleet: str) -> FleetDirectory:
     """A fleet's directory on a port of loopback that is free now."""
     need(kind)
-    file = FleetFile(fleet=graph, broker=f"mqtts://127.0.0.1:{free_port()}", kind=kind)
-    directory = FleetDirectory.make(path, file, SCENARIOS[graph])
+    file = FleetFile(fleet=fleet, broker=f"mqtts://127.0.0.1:{free_port()}", kind=kind)
+    directory = FleetDirectory.make(path, file, EXAMPLES[fleet] / "scenario.yaml")
     directory.write_broker()
     return directory
 
@@ -134,8 +134,8 @@ class Broker:
         self.start()
 
 
-def started(path: Path, kind: str, graph: str, stack: ExitStack) -> tuple[FleetDirectory, Broker]:
-    directory = made(path, kind, graph)
+def started(path: Path, kind: str, fleet: str, stack: ExitStack) -> tuple[FleetDirectory, Broker]:
+    directory = made(path, kind, fleet)
     broker = Broker(directory)
     stack.callback(broker.close)
     return directory, broker

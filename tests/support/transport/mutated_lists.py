@@ -1,6 +1,7 @@
 """Access lists of the ring of four with one mistake each, and the line by which `verify` must name it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from hushgrid.broker.enrolment.lists.access import Access, Rights
@@ -18,8 +19,8 @@ class Mistake(NamedTuple):
 
 
 def changed(name: str, change: Callable[[Rights], Rights]) -> Callable[[Access], Access]:
-    return lambda access: access._replace(
-        rights=tuple(change(rights) if rights.name == name else rights for rights in access.rights)
+    return lambda access: replace(
+        access, rights=tuple(change(rights) if rights.name == name else rights for rights in access.rights)
     )
 
 

@@ -92,14 +92,15 @@ def _remove(directory: FleetDirectory, options: argparse.Namespace) -> None:
 
     name, file = options.name, directory.scenario_file
     take_out = changes.remove_zone if changes.is_zones(file) else changes.remove_node
-    change = take_out(file, name)
-    directory.take(change.text, change.nodes)
+    change, authority = take_out(file, name), directory.authority(options.ca_key)
+    try:
+        if name in directory.identities and not directory.is_out(name):
+            revoke(directory, name, authority, options.apply)
+    finally:
+        directory.take(change.text, change.nodes)
     print(f"{file}: {', '.join(change.nodes)} are left")
     _tell_others(directory, change)
-    if name in directory.identities and not directory.is_out(name):
-        revoke(directory, name, directory.authority(options.ca_key), options.apply)
-    else:
-        _apply(directory, options)
+    _apply(directory, options)
 
 
 def _expect_kind(directory: FleetDirectory, zones: bool) -> None:

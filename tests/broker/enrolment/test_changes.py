@@ -1,5 +1,6 @@
 """A member more or less in a fleet's files: what changes is written, and all other text stays."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -118,3 +119,23 @@ def test_nothing_is_written_if_the_request_is_for_another(fleet, tmp_path, capsy
     assert "found it for z5, expected one for z4" in capsys.readouterr().err
     assert (fleet.path / "scenario.yaml").read_text() == before
     assert not (fleet.path / "z4").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["add", "F", "z4", "--zone", "9;10"], r"--zone: found '9;10', expected bus numbers with commas"),
+        (["add", "F", "z4", "--data", "rows.csv"], r"found --data, expected --zone BUSES"),
+        (["add", "F", "z4"], r"--zone --data"),
+        (["add", "F", "Z4", "--zone", "14"], r"lower-case"),
+        (["remove", "F", "z2"], r"NAME: found z2, expected z3, the last zone"),
+        (["remove", "F", "z3", "--ca-key", "none"], r"none: No such file"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_changes_nothing(fleet, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(fleet.path.parent)
+    before = {path: path.read_bytes() for path in fleet.path.rglob("*") if path.is_file()}
+    assert main(["fleet", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(message, line)
+    assert before == {path: path.read_bytes() for path in fleet.path.rglob("*") if path.is_file()}

@@ -35,7 +35,7 @@ def apply(kind, broker):
 
 @pytest.mark.parametrize("kind", ["mosquitto", "dynsec", "nats", "rabbitmq"])
 def test_a_live_connection_ends_and_the_others_stay(kind, tmp_path, stack, capsys):
-    directory, broker = started(tmp_path / "F", kind, "star", stack)
+    directory, broker = started(tmp_path / "F", kind, "demo", stack)
     authority = directory.authority()
     for name in ("z1", "z3"):
         directory.enrol(name, request(name, tmp_path / "box"), authority)

@@ -117,6 +117,7 @@ def one_run_chance(canaries: int, guesses: int, right: int, epsilon: float, delt
     Each of `canaries` is in or out by a fair coin, and the number of guesses is fixed beforehand (Steinke, Nasr,
     Jagielski, theorem 5.2): P(B >= v) + 2 m delta max_i P(v > B >= v - i)/i with B binomial of p = e^epsilon/(1 +
     e^epsilon). The binomial's weights are summed from logarithms, so that none underflows into an optimistic zero.
+    Raises ValueError unless right <= guesses <= canaries.
     """
     m, r, v = canaries, guesses, right
     if not 0 <= v <= r <= m:

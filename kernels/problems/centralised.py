@@ -53,8 +53,8 @@ def optimum(losses: Sequence[Loss], regularizer: Regularizer) -> Optimum:
     """A minimiser of G from the raw rows of all n = len(losses) nodes.
 
     Where there is none (separable labels, nothing that bounds x), x is far out, where rounding is all that is left of
-    the gradient: `distance` is inf, `unique` false. InputError: losses of different lengths, or none; numbers too large
-    to square; no end of Newton's method.
+    the gradient: `distance` is inf, `unique` false. Raises InputError if there are no losses or their lengths differ,
+    if numbers are too large to square, or if Newton's method does not end.
     """
     if not losses or len({loss.size for loss in losses}) > 1:
         raise InputError(f"optimum: found losses of {[loss.size for loss in losses]} unknowns, expected one length")

@@ -125,7 +125,10 @@ def answers(plan: RunPlan, node: str, messages: int) -> int:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Ledger]:
-    """A copy of a ledger: opening a database, even to read it, would write beside it."""
+    """A copy of a ledger: opening a database, even to read it, would write beside it.
+
+    Raises InputError if there is no ledger at `path`.
+    """
     with tempfile.TemporaryDirectory(prefix="hushgrid-audit-") as scratch:
         copy = Path(scratch) / "copy.ledger"
         try:

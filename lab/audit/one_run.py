@@ -144,7 +144,8 @@ def again_at_the_gate(first: OneRun, coins: Iterator[np.random.Generator]) -> It
 
     The gate's own clip, grid, sampler and release, the bounds and the number of guesses are those of `one_run`, and as
     many answers as its transcript told. Left out is what travels. That is the same for least squares alone, where a
-    canary pulls with all its strength at every point, so that every answer is about the same gradient.
+    canary pulls with all its strength at every point, so that every answer is about the same gradient. Raises
+    ValueError for another loss.
     """
     p, t, m = first.plan.problem, first.terms, first.canaries
     if p.objective.kind != "least-squares":
@@ -210,7 +211,7 @@ def with_canaries(
 
 
 def nodes_of(network: Network | None, data: Any, file: str) -> int:
-    """How many nodes the scenario has, by its public numbers."""
+    """How many nodes the scenario has, by its public numbers. Raises InputError if they do not say."""
     n = network.build().n if network is not None else data.nodes or (len(data.files) if data.files else None)
     if n is None:
         raise InputError(f"{file}: problem.data.nodes: missing, expected the number of nodes")

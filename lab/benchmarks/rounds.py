@@ -40,7 +40,7 @@ def connected(n: int, radius: float) -> Graph:
 
 def measured(n: int = N, rows: int = ROWS, rounds: int = ROUNDS, repeats: int = 15) -> list[Row]:
     """The rows of this process's mode: milliseconds of a whole run of `rounds`, n nodes of `rows` rows,
-    in turn with the bare loop."""
+    in turn with the bare loop. Raises InputError if their results differ."""
     draw, graph = counter_generator(0, "bench dpp2", 0), connected(n, 0.3)
     fs = [Loss(OBJECTIVE, draw.normal(size=(rows, D)), np.sign(draw.normal(size=rows))) for _ in range(n)]
     name = f"DPP2, N = {n}, K = {rounds}, {jit.MODE}: whole run"

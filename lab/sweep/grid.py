@@ -124,8 +124,8 @@ def points(
 ) -> list[Point]:
     """The combinations in `choices` [every one, the last axis the quickest], each checked as `hushgrid check` would.
 
-    A value that does not fit its key's type is an InputError; a combination that is refused for another reason is a
-    point that says why. If none is left, InputError.
+    A combination that is refused is a point that says why. Raises InputError if a value does not fit its key's type,
+    or no combination is left.
     """
     if (runs := (prod(len(a.values) for a in axes) if choices is None else len(choices)) * seeds) > MOST:
         raise InputError(f"--over: found {runs} runs, expected at most {MOST}")

@@ -68,7 +68,7 @@ class Common(WorkerPlugin):  # type: ignore[misc]
             _HERE[self.name] = cache
 
     def setup(self, worker: Any) -> None:
-        """At a worker, when the sweep begins or when it joins."""
+        """At a worker, when the sweep begins or when it joins. Raises InputError if its version of hushgrid differs."""
         if (installed := version("hushgrid")) != self.version:
             raise InputError(f"{worker.address}: found hushgrid {installed}, expected {self.version} as here")
         plug(self.plugins, "--plugin")

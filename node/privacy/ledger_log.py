@@ -313,7 +313,7 @@ class Tables:
         self._torn_now = True
 
     def append(self, record: Record) -> bool:
-        """Appends a record. False if it belongs into the tables."""
+        """Appends a record. False if it belongs into the tables. Raises LedgerFailed if the disk does not take it."""
         log = self.log
         if log is None or not self.file.durable or self._torn_now:
             return False

@@ -70,7 +70,7 @@ class Unfit(InputError):
 
 
 def convert(raw: Any, type_: type[T], file: str, prefix: str = "") -> T:
-    """`raw` as a struct; the first thing that is wrong becomes one line: file, key path, found, expected."""
+    """`raw` as a struct. Raises InputError if anything is wrong: one line on the first, file, key path, found, expected."""
     try:
         return msgspec.convert(raw, type_, strict=True)
     except msgspec.ValidationError as error:
@@ -147,7 +147,7 @@ def parse_values(text: str) -> list[Any]:
 
 
 def assigned(assignment: str) -> tuple[str, Any]:
-    """`--set path.to.key=value`: the path, and the value as YAML."""
+    """`--set path.to.key=value`: the path, and the value as YAML. Raises InputError if it has no such form."""
     path, sign, value = assignment.partition("=")
     if not sign or not path:
         raise InputError(f"--set {assignment}: found no '=', expected path.to.key=value")
@@ -158,7 +158,7 @@ def assigned(assignment: str) -> tuple[str, Any]:
 
 
 def set_path(raw: Document, assignment: str) -> None:
-    """Lays `--set path.to.key=value` over a mapping."""
+    """Lays `--set path.to.key=value` over a mapping. Raises InputError if it has no such form, or does not fit."""
     try:
         lay(raw, *assigned(assignment))
     except InputError as error:

@@ -98,7 +98,7 @@ class Reader:
         return msgspec.msgpack.encode((None if values is None else pack(values), *more))
 
     def read(self) -> Reading:
-        """The same, here and for as long as it takes."""
+        """The same, here and for as long as it takes. Raises InputError if that is no value."""
         source = self.source
         if source.command:
             part = self.feed.read(self._printed(source.command), f"what {source.command[0]} has printed")

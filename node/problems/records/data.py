@@ -310,7 +310,7 @@ def label_skew(b: Vector, n: int, skew: float) -> list[Rows]:
 
 
 def read_split(path: Path, m: int, n: int) -> list[Rows]:
-    """A text file: one line a row, its node's number, 0..n-1."""
+    """A text file: one line a row, its node's number, 0..n-1. Raises InputError if it is none of m rows."""
     owner = np.empty(m, dtype=np.int64)
     lines = list(lines_of(path))
     if len(lines) != m:
@@ -330,6 +330,7 @@ def synthetic(spec: Synthetic, kind: Kind, n: int) -> list[Shard]:
     """n nodes' rows by one common model X of N(0, 1) entries; each node's own are drawn apart from the others'.
 
     least-squares b = a.X + noise N(0, 1); logistic b = 1 with probability 1/(1 + exp(-a.X)); softmax accordingly.
+    Raises InputError if the rows are too many.
     """
     m, q = spec.rows, spec.features
     if n * m * q > LARGEST_TABLE:

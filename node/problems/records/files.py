@@ -52,7 +52,10 @@ def read_npz(path: Path, kind: Kind) -> Shard:
 
 
 def archive_of(file: Path | IO[bytes], path: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """A and b of a NumPy archive as they stand there. `path`: its name in error lines."""
+    """A and b of a NumPy archive as they stand there. `path`: its name in error lines.
+
+    Raises InputError if it is no such archive, or too large.
+    """
     arrays: dict[str, NDArray[Any]] = {}
     try:
         with zipfile.ZipFile(file) as archive:
@@ -76,7 +79,7 @@ def archive_of(file: Path | IO[bytes], path: str) -> tuple[NDArray[Any], NDArray
 
 
 def shard_of(A: NDArray[Any], b: NDArray[Any], kind: Kind, place: str) -> Shard:
-    """A (m, q) and b (m,) as rows. InputError, in which `place` is where they are from."""
+    """A (m, q) and b (m,) as rows. Raises InputError, which names `place`, if they are no finite rows and labels."""
     for name, table in (("A", A), ("b", b)):
         if table.dtype.kind not in "fiub":
             raise InputError(f"{place}: {name}: found type {table.dtype}, expected numbers")
@@ -156,7 +159,7 @@ def read_csv(path: Path, kind: Kind, *, label: str | int = -1, header: bool | No
     """Numbers separated by commas, a row a line; plain, gzip or bzip2.
 
     `header`: whether the first line has the columns' names. None: it does if no field of it is a number, so that a row
-    in which something is missing is an error, and never lost as a header.
+    in which something is missing is an error, and never lost as a header. Raises InputError if a line is no row.
     """
     names: list[str] = []
     width = 0

@@ -92,7 +92,10 @@ class Records(GraphKind):
             )
 
     def check_questions(self, problem: DataProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
-        """Private minimisers are of logistic regression, by output perturbation of softmax too, |a| <= 1."""
+        """Private minimisers are of logistic regression, by output perturbation of softmax too, |a| <= 1.
+
+    Raises InputError if the algorithm asks for another.
+    """
         if privacy.sensitivity == "pointwise" and problem.kind != "logistic":
             raise InputError(
                 f"{file}: problem.kind: found {problem.kind}, expected logistic (privacy.sensitivity: pointwise)"

@@ -70,7 +70,7 @@ class Unfit(InputError):
 
 
 def convert(raw: Any, type_: type[T], file: str, prefix: str = "") -> T:
-    """`raw` as a struct. Raises InputError if anything is wrong: one line on the first, file, key path, found, expected."""
+    """`raw` as a struct. Raises InputError on the first thing that is wrong: file, key path, found, expected."""
     try:
         return msgspec.convert(raw, type_, strict=True)
     except msgspec.ValidationError as error:

@@ -10,8 +10,8 @@ from hushgrid.node.problems.plan import RunPlan
 
 #: From the algorithm, the privacy section's mode, the number of nodes and what they share: why `published` promises
 #: nothing.
-Reason = Callable[[Any, str, int, Sharing], str]
-Noise = Callable[[Any, str], str]  #: from the algorithm and the mode: a sentence on the published variant's noise
+Reason = Callable[[object, str, int, Sharing], str]
+Noise = Callable[[object, str], str]  #: from the algorithm and the mode: a sentence on the published variant's noise
 
 
 def _unpromised(a: Algorithm, mode: str, nodes: int, sharing: Sharing) -> str:

@@ -182,7 +182,7 @@ def _power(figures: DocumentView) -> Power | None:
     return None if any(value is None for value in values) else Power(*(value for value in values if value is not None))
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

@@ -211,7 +211,7 @@ def table_columns(result: DocumentView) -> dict[str, tuple[str, ...]]:
     return known | SUMS
 
 
-def _algorithm(path: Path, section: Any) -> Algorithm:
+def _algorithm(path: Path, section: object) -> Algorithm:
     registry.offer_installed()
     try:
         registry.is_known(section.get("name") if isinstance(section, Mapping) else None)
@@ -221,7 +221,7 @@ def _algorithm(path: Path, section: Any) -> Algorithm:
     return algorithm
 
 
-def mapping(path: Path, parse: Callable[[str], Any]) -> DocumentView:
+def mapping(path: Path, parse: Callable[[str], object]) -> DocumentView:
     """A file that holds one mapping. Raises InputError, one line."""
     try:
         content = parse(path.read_text(encoding="utf-8"))

@@ -86,7 +86,7 @@ def statement(run: Run, base_mva: float | None) -> Statement:
     )
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
 
 
@@ -106,7 +106,7 @@ def _why(run: Run, wording: Wording) -> str:
 
 
 def _meaning(
-    how: str, run: Run, wording: Wording, hidden: str, epsilon: Any, delta: Any, answers: Any
+    how: str, run: Run, wording: Wording, hidden: str, epsilon: object, delta: Any, answers: object
 ) -> tuple[str, ...]:
     algorithm = run.algorithm
     if how == "not private" and algorithm.variant == "none":

@@ -16,7 +16,7 @@ _HOMES = {
 __all__ = ["Result", "run"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(name)

@@ -34,7 +34,7 @@ class Interrupts:
         self.last = last
         self.name = ""  #: the signal's name
         self._raised = self._held = False
-        self._before: dict[int, Any] = {}
+        self._before: dict[int, object] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():

@@ -79,7 +79,7 @@ def write(result: Result, scenario: DocumentView, copies: Sequence[Path], out: P
     result.path = out
 
 
-def _csv(path: Path, header: list[str], rows: Sequence[Sequence[Any]]) -> None:
+def _csv(path: Path, header: list[str], rows: Sequence[Sequence[object]]) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)

@@ -48,7 +48,7 @@ def broker(place: Place, running: bool) -> Iterator[Finding]:
         yield from _accepted(place)
 
 
-def _resolved(address: Address) -> list[Any]:
+def _resolved(address: Address) -> list[object]:
     if targets := numeric(address):
         return targets
     lookup = Lookup(address)

@@ -23,13 +23,13 @@ from scipy.special import bdtrc, betaincinv, gammaln, ndtr, ndtri
 from hushgrid.kernels.types import Vector
 
 
-def at_least(hits: ArrayLike, games: float, doubt: float) -> Any:
+def at_least(hits: ArrayLike, games: float, doubt: float) -> object:
     """The chance of a hit is at least this, but for `doubt`: the root of P(Bin(games, p) >= hits) = doubt."""
     k = np.asarray(hits, float)
     return np.where(k > 0, betaincinv(np.maximum(k, 1), games - k + 1, doubt), 0.0)
 
 
-def at_most(hits: ArrayLike, games: float, doubt: float) -> Any:
+def at_most(hits: ArrayLike, games: float, doubt: float) -> object:
     """The chance of a hit is at most this, but for `doubt`."""
     k = np.asarray(hits, float)
     return np.where(k < games, betaincinv(k + 1, np.maximum(games - k, 1), 1 - doubt), 1.0)
@@ -50,7 +50,7 @@ def mu_lower(hits: ArrayLike, false: ArrayLike, games: float, doubt: float) -> A
     return np.maximum(_difference(p, q), 0.0)
 
 
-def mu_lower_pooled(hits: ArrayLike, false: ArrayLike, games: float, doubt: float) -> Any:
+def mu_lower_pooled(hits: ArrayLike, false: ArrayLike, games: float, doubt: float) -> object:
     """The same of right calls among all 2 games, whose chance is (p + 1 - q)/2 <= Phi(mu/2): one count, one bound.
 
     The two chances differ; a sum of such trials lies no farther above its mean than a binomial with the mean chance

@@ -90,7 +90,7 @@ class _Problem:
         self.unit = float(np.finfo(dtype).eps)
         self.block = BLOCK if dtype is np.longdouble else max(loss.rows for loss in losses)
 
-    def evaluated(self, x: Any) -> tuple[Any, Any, float]:
+    def evaluated(self, x: Any) -> tuple[object, object, float]:
         """F(x), F'(x) (d,) and a bound of |computed - true F'|_2.
 
         A margin errs by q + 4 units of |a| |x|, a slope (c1 <= 1) by that and C + 16 units more; sums run over blocks.
@@ -199,7 +199,7 @@ def _descend(point: _Point) -> _Point:
     )
 
 
-def _direction(point: _Point) -> tuple[Any, float]:
+def _direction(point: _Point) -> tuple[object, float]:
     """Newton's on the free coordinates, the scaled gradient's on those about to meet a bound; the decrease it
     foretells.
     """

@@ -108,7 +108,7 @@ class Recycled(Attack):
 class _Silent:
     """The gate of a machine that is asked for its public numbers alone."""
 
-    def __getattr__(self, question: str) -> Any:
+    def __getattr__(self, question: str) -> object:
         raise AssertionError(f"{question}: an eavesdropper has no gate")
 
 

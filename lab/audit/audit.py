@@ -72,7 +72,7 @@ def audited(
     confidence: float = SURE,
     also: float = USUAL,
     node: str | None = None,
-    base: Any = None,
+    base: object = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> AuditResult:
     """The games of one node's gate. Raises InputError, one line.
@@ -104,7 +104,7 @@ def audited(
     return AuditResult(plan.name, name, plan, t, claim, confidence, measured, usual, *most, time.perf_counter() - begun)
 
 
-def prepared(scenario: Scenario, file: str) -> tuple[Any, RunPlan]:
+def prepared(scenario: Scenario, file: str) -> tuple[object, RunPlan]:
     """The nodes with their data (None where these are on devices), and the plan."""
     if getattr(getattr(scenario.problem, "data", None), "devices", None) is not None:
         return None, make_plan(scenario, scenario.kind.public(scenario, file), file)

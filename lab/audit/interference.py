@@ -57,10 +57,10 @@ class Held:
     def __init__(self, stack: ExitStack) -> None:
         self.stack = stack
 
-    def setattr(self, target: Any, name: str, value: Any) -> None:
+    def setattr(self, target: object, name: str, value: object) -> None:
         self.stack.enter_context(patch.object(target, name, value))
 
-    def setitem(self, target: Any, key: str, value: Any) -> None:
+    def setitem(self, target: object, key: str, value: object) -> None:
         self.stack.enter_context(patch.dict(target, {key: value}))
 
 
@@ -90,7 +90,7 @@ def held_still(release: Release | None = None, masked: bool = False) -> Iterator
 
 
 @cache
-def _identities(make: Callable[[tuple[str, ...]], Any], nodes: tuple[str, ...]) -> Any:
+def _identities(make: Callable[[tuple[str, ...]], object], nodes: tuple[str, ...]) -> object:
     """The same for every run that is compared."""
     return make(nodes)
 
@@ -161,7 +161,7 @@ def others(raw: DocumentView) -> DocumentView:
     return LOADS if raw["problem"]["kind"] == "zones" else ROWS
 
 
-def with_data(setup: Any, name: str) -> Any:
+def with_data(setup: Any, name: str) -> object:
     """A prepared scenario whose devices have other data, and which is otherwise the same."""
     if name in ROWS:
         public = setup.public
@@ -227,7 +227,7 @@ def seen(
             super()._deliver(delivery)
             crashes.extend([delivery.dst] * (self.crashes - before))
 
-    def listened(*arguments: Any, **options: Any) -> Any:
+    def listened(*arguments: Any, **options: object) -> object:
         name = arguments[1].name
 
         def record(outcome: Any, facts: Any) -> None:

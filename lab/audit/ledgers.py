@@ -99,7 +99,7 @@ def travelled(lines: Iterable[DocumentView], file: str) -> Iterator[tuple[RunPla
             yield plan, run, {node: answers(plan, node, len(numbers[run, node])) for node in plan.nodes}
 
 
-def recounted(body: Any) -> bool:
+def recounted(body: object) -> bool:
     """Whether a token goes around to be counted anew, which asks no gate."""
     return isinstance(body, Token) and body.leg.recount is True
 

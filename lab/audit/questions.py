@@ -214,7 +214,7 @@ def asked_of_a_gate(plan: RunPlan) -> Iterator[tuple[str, Callable[[Any], Any]]]
     def size(gate: Any) -> int:
         return int(gate.loss.columns if zones else gate.loss.size)
 
-    def put(name: str, *arguments: float) -> Callable[[Any], Any]:
+    def put(name: str, *arguments: float) -> Callable[[object], object]:
         return lambda gate: getattr(gate, name)(np.zeros(size(gate)), *arguments)
 
     for name in AT_A_POINT:

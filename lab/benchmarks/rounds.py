@@ -62,7 +62,7 @@ def measured(n: int = N, rows: int = ROWS, rounds: int = ROUNDS, repeats: int = 
     return [against(line, 1.5, "ratio"), rival]
 
 
-def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], Any]:
+def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], object]:
     """(20)-(21) for this problem and nothing else, rows a multiple of 4: no temporary array,
     -b/(1 + exp(b t)) as it stands.
     """

@@ -105,7 +105,7 @@ def _typed(pandas: Any, name: str, texts: list[str], swept: bool) -> Series:
     return pandas.Series(texts, dtype="str")
 
 
-def needed(name: str) -> Any:
+def needed(name: str) -> object:
     """A module of the extra `sweep`. Raises InputError if it is not installed."""
     from importlib import import_module
 

@@ -343,7 +343,7 @@ class Kind(ABC):
         """The unit of privacy: what its noise hides, in a few words, for README's table."""
 
     @abstractmethod
-    def located(self, problem: Any, network: Network | None, networked: bool, base: Path, file: str) -> Any:
+    def located(self, problem: object, network: Network | None, networked: bool, base: Path, file: str) -> object:
         """The problem with its relative paths made relative to `base`.
 
         `networked`: whether its nodes will send messages to each other. Raises InputError if it lacks a network that it

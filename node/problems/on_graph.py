@@ -52,7 +52,7 @@ class Wiring(NamedTuple):
     walk_seed: int | None
 
 
-def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, Any]:
+def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, object]:
     """What changes in the public part of a problem over a graph if these nodes alone take part: fields by name.
 
     Raises InputError if they are not connected among themselves, or the walk is given.
@@ -67,7 +67,7 @@ def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, Any]:
     edges = [(place[a], place[b]) for a, b in plan.edges if a in place and b in place]
     graph = Graph.from_edges(len(members), edges)
     numbers = [routes.index(plan.nodes[i]) for i in members]
-    fields: dict[str, Any] = {"L": [plan.L[i] for i in members], "edges": edges, "present": numbers}
+    fields: dict[str, object] = {"L": [plan.L[i] for i in members], "edges": edges, "present": numbers}
     if plan.route:
         cycle = cyclic_route(graph)
         fields |= {"route": list(cycle.nodes), "route_is": cycle.kind}
@@ -305,7 +305,7 @@ class GraphKind(Kind):
     sharing: ClassVar[Sharing] = "copies"
     records: ClassVar[bool] = True
 
-    def located(self, problem: Any, network: Network | None, networked: bool, base: Path, file: str) -> Any:
+    def located(self, problem: Any, network: Network | None, networked: bool, base: Path, file: str) -> object:
         tag = problem.__struct_config__.tag
         if network is None and networked:
             raise InputError(f"{file}: network: missing, expected a section (problem.kind: {tag})")
@@ -336,7 +336,7 @@ class GraphKind(Kind):
     def data_words(self, data: Any) -> str:
         return self.name
 
-    def hidden(self, owner: DeviceFile, device: Any, adjacency: Adjacency) -> list[str]:
+    def hidden(self, owner: DeviceFile, device: object, adjacency: Adjacency) -> list[str]:
         return [f"hidden: {adjacency}"]
 
     def on_devices(self, problem: Any) -> str | None:

@@ -21,7 +21,7 @@ _NOT_YAML = (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError,
 class _Loader(yaml.SafeLoader):
     """YAML with 1e-6 a number, as every user means it, and a key given twice an error."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
         keys = [self.construct_object(k, deep=True) for k, _ in node.value]
         for i, key in enumerate(keys):
             if not isinstance(key, str):
@@ -115,7 +115,7 @@ def _sections(type_: Any, value: Any = None) -> list[Any]:
     return named or sections
 
 
-def _type_at(type_: Any, steps: list[tuple[str, str, str]], raw: Any) -> Any:
+def _type_at(type_: Any, steps: list[tuple[str, str, str]], raw: Any) -> object:
     """The type of the field at a path of keys into `raw`; None where the path leaves the structs."""
     for key, _, _ in steps:
         hit = [f for section in _sections(type_, raw) for f in msgspec.structs.fields(section) if f.encode_name == key]
@@ -130,12 +130,12 @@ def _choices(type_: Any, steps: list[tuple[str, str, str]], raw: Any) -> str:
     return f"one of {literals[0]}" if literals else "another value"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = reprlib.repr(value)  # bounded: a value of aliases in aliases would not fit into memory
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def parse_values(text: str) -> list[Any]:
+def parse_values(text: str) -> list[object]:
     """`1,2,{a: 3}`: values as YAML, with commas between them. Raises InputError."""
     try:
         values = yaml.load(f"[{text}]", Loader=_Loader)
@@ -146,7 +146,7 @@ def parse_values(text: str) -> list[Any]:
     return values
 
 
-def assigned(assignment: str) -> tuple[str, Any]:
+def assigned(assignment: str) -> tuple[str, object]:
     """`--set path.to.key=value`: the path, and the value as YAML. Raises InputError if it has no such form."""
     path, sign, value = assignment.partition("=")
     if not sign or not path:
@@ -165,7 +165,7 @@ def set_path(raw: Document, assignment: str) -> None:
         raise InputError(str(error) if str(error).startswith("--set") else f"--set {error}") from None
 
 
-def lay(raw: Document, path: str, value: Any) -> None:
+def lay(raw: Document, path: str, value: object) -> None:
     """`value` at a dotted key path; raises InputError if the path leads below another value."""
     *parents, last = path.split(".")
     here = raw

@@ -256,7 +256,7 @@ AT_FDCWD, AT_EMPTY_PATH, STATX_BTIME = -100, 0x1000, 0x800
 
 
 @cache
-def _statx() -> Any:
+def _statx() -> object:
     """The C library's; None if it has none."""
     return getattr(ctypes.CDLL(None), "statx", None)
 

@@ -19,14 +19,14 @@ UNSUPPORTED_VERSION = 132  #: reason code: the broker does not speak this versio
 class Attempts:
     """What is known from the attempts so far. `fatal`: the broker has refused for good."""
 
-    def __init__(self, protocol: Any = paho.MQTTv5, *, known: bool = False) -> None:
+    def __init__(self, protocol: object = paho.MQTTv5, *, known: bool = False) -> None:
         self.protocol = protocol
         self.known = known  #: whether a broker has spoken `protocol` to us
         self.five = True  #: whether MQTT 5 may be asked of this URL: no broker there has said that it does not speak it
         self.fatal = False
         self.delay = 0.0  #: the last wait, s
         self._up_at = 0.0
-        self._addresses: list[Any] = []  #: addresses that are not tried yet
+        self._addresses: list[object] = []  #: addresses that are not tried yet
         self.lookup: Lookup | None = None  #: while its name is looked up
 
     def target(self, address: Address) -> Any:

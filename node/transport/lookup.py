@@ -73,7 +73,7 @@ def numeric(address: Address) -> list[Any]:
         return []
 
 
-def _answered(answer: bytes) -> list[Any]:
+def _answered(answer: bytes) -> list[object]:
     try:
         addresses = json.loads(answer)
     except ValueError:

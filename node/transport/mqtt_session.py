@@ -71,13 +71,13 @@ class Session:
     Methods raise OSError if the socket fails.
     """
 
-    def __init__(self, sock: Any, client: Client, listener: Listener, *, five: bool, afresh: bool) -> None:
+    def __init__(self, sock: object, client: Client, listener: Listener, *, five: bool, afresh: bool) -> None:
         self.stream = Stream(sock, client.largest)
         self.listener, self.five, self.tls = listener, five, client.address.tls
         self.accepted = False  #: whether the broker has accepted CONNECT
         self.joined = False  #: whether it has answered the subscriptions too
         self.present = False  #: whether it had kept our session
-        self.refusal: Any = None  #: its reason code for a refusal or a goodbye
+        self.refusal: object = None  #: its reason code for a refusal or a goodbye
         self.backlog = 0  #: bytes published and not yet acknowledged
         self.unacked: dict[int, tuple[str, int, float]] = {}  #: (topic, bytes, when it was sent), the oldest first
         #: (topic, the same encoded, payload, retain, expiry)
@@ -250,7 +250,7 @@ class Session:
 
     # -- paho
 
-    def _greet(self, client: Client, afresh: bool) -> Any:
+    def _greet(self, client: Client, afresh: bool) -> object:
         clean = afresh or not client.persistent
         speaker: Any = paho.Client(
             paho.CallbackAPIVersion.VERSION2,
@@ -301,7 +301,7 @@ class Session:
                 self.listener.refuse(topic, str(reason))
         self.joined = True
 
-    def _on_disconnect(self, client: Any, _: Any, flags: Any, reason: Any, properties: Any) -> None:
+    def _on_disconnect(self, client: Any, _: Any, flags: Any, reason: object, properties: Any) -> None:
         if flags.is_disconnect_packet_from_server:
             self.refusal = reason
 

@@ -124,7 +124,7 @@ def declared(widths: Widths, algorithm: str, vectors: Mapping[str, Vector | None
     return np.concatenate(row)
 
 
-def own_of(state: Any, widths: Widths) -> dict[str, Vector | None]:
+def own_of(state: object, widths: Widths) -> dict[str, Vector | None]:
     """The vectors of a machine's state that are recorded, by name; None for one that is missing."""
     return {key: getattr(state, key, None) for key in widths}
 

@@ -125,7 +125,7 @@ class BareRounds:
         while time.monotonic() < until:  # answers that came late
             self.client.loop(0.05)
 
-    def _count(self, client: Any, data: Any, message: Any) -> None:
+    def _count(self, client: Any, data: Any, message: object) -> None:
         self.answers += 1
 
     def times(self, size: int, count: int) -> list[float]:

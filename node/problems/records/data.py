@@ -183,7 +183,7 @@ def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: A
 def _check_declared(data: Data, shards: Sequence[Shard]) -> None:
     """Raises InputError unless rows and features are as many as the section says."""
     each = tuple(len(s.b) for s in shards)
-    has: tuple[Any, Any] = (each if isinstance(data.rows, tuple) else sum(each)), shards[0].A.shape[1]
+    has: tuple[object, object] = (each if isinstance(data.rows, tuple) else sum(each)), shards[0].A.shape[1]
     for key, declared, actual in zip(("rows", "features"), (data.rows, data.features), has, strict=True):
         if declared is not None and declared != actual:
             raise InputError(f"data.{key}: found {declared!s:.80}, expected {actual!s:.80} as the rows have")

@@ -147,7 +147,7 @@ def make_parser(filled: Collection[str]) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text.split("\n")[0], description=text)
         if name in filled:
             folder = next(folder for folder, names in FOLDERS.items() if name in names)
-            command: Any = import_module(f"hushgrid.cli.{folder}.{name}")
+            command = import_module(f"hushgrid.cli.{folder}.{name}")
             command.arguments(made)
             made.set_defaults(command=command.main)
     return parser

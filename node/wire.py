@@ -256,7 +256,7 @@ def _enc(value: object) -> object:
     raise NotImplementedError(type(value))
 
 
-def _vector(type_: object, value: object) -> object:
+def _vector(type_: object, value: object) -> np.ndarray:
     if type_ is np.ndarray:
         if not isinstance(value, bytes) or len(value) % 8:
             raise ValueError("a vector is float64 bytes")
@@ -275,7 +275,7 @@ def bounded(vector: np.ndarray) -> bool:
     return bool(np.logical_and.reduce(np.abs(vector) <= LARGEST))  # false for nan too
 
 
-def _told(type_: Any, value: Any) -> Any:
+def _told(type_: object, value: object) -> np.ndarray:
     vector = _vector(type_, value)
     if not bounded(vector):
         raise ValueError(f"a vector has an entry that is not finite, or beyond {LARGEST:.3g}")
@@ -308,7 +308,7 @@ def decode_presence(payload: bytes) -> Presence:
     return presence
 
 
-def _guarded(decoder: Any, payload: bytes, limit: int) -> Any:
+def _guarded(decoder: msgspec.msgpack.Decoder[T], payload: bytes, limit: int) -> T:
     if len(payload) > limit:
         raise Malformed(f"{len(payload)} bytes, at most {limit} expected")
     try:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hushgrid.broker.report import day_page, dispatch, dispatch_page, quality, summary
 from hushgrid.broker.report import network as row_page

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, isfinite
-from typing import Any
 
 from hushgrid.broker.report.quality import WORD
 from hushgrid.kernels.types import DocumentView

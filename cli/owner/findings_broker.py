@@ -7,14 +7,13 @@ from __future__ import annotations
 import select
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from hushgrid.cli.owner.findings import Finding, Place, bad, ok, warn
 from hushgrid.kernels.errors import HushgridError, Stopped
 from hushgrid.node.config.watch import WATCH, WatchConfig, load_watch
-from hushgrid.node.transport.connect import Address, Dial, parse_url, tls_context
+from hushgrid.node.transport.connect import Address, AddressInfo, Dial, parse_url, tls_context
 from hushgrid.node.transport.lookup import Lookup, numeric
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, Topics
@@ -48,7 +47,7 @@ def broker(place: Place, running: bool) -> Iterator[Finding]:
         yield from _accepted(place)
 
 
-def _resolved(address: Address) -> list[object]:
+def _resolved(address: Address) -> Sequence[AddressInfo]:
     if targets := numeric(address):
         return targets
     lookup = Lookup(address)
@@ -57,7 +56,7 @@ def _resolved(address: Address) -> list[object]:
     return answer
 
 
-def _dialled(targets: list[Any], address: Address, context: ssl.SSLContext | None) -> tuple[Finding, bool]:
+def _dialled(targets: Sequence[AddressInfo], address: Address, context: ssl.SSLContext | None) -> tuple[Finding, bool]:
     """TCP and TLS to the first address that answers; nothing is said on it."""
     place, why = f"{address.host}:{address.port}", "no answer"
     for target in targets:

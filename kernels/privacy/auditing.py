@@ -14,7 +14,6 @@ algorithm 3.
 from __future__ import annotations
 
 from math import exp, inf, log
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,19 +22,19 @@ from scipy.special import bdtrc, betaincinv, gammaln, ndtr, ndtri
 from hushgrid.kernels.types import Vector
 
 
-def at_least(hits: ArrayLike, games: float, doubt: float) -> object:
+def at_least(hits: ArrayLike, games: float, doubt: float) -> Vector:
     """The chance of a hit is at least this, but for `doubt`: the root of P(Bin(games, p) >= hits) = doubt."""
     k = np.asarray(hits, float)
     return np.where(k > 0, betaincinv(np.maximum(k, 1), games - k + 1, doubt), 0.0)
 
 
-def at_most(hits: ArrayLike, games: float, doubt: float) -> object:
+def at_most(hits: ArrayLike, games: float, doubt: float) -> Vector:
     """The chance of a hit is at most this, but for `doubt`."""
     k = np.asarray(hits, float)
     return np.where(k < games, betaincinv(k + 1, np.maximum(games - k, 1), 1 - doubt), 1.0)
 
 
-def epsilon_lower(hits: ArrayLike, false: ArrayLike, games: float, delta: float, doubt: float) -> Any:
+def epsilon_lower(hits: ArrayLike, false: ArrayLike, games: float, delta: float, doubt: float) -> Vector:
     """Epsilon at delta is at least this: 0 where nothing is shown. hits, false: of `games` each."""
     p, q = at_least(hits, games, doubt / 2), at_most(false, games, doubt / 2)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -44,13 +43,13 @@ def epsilon_lower(hits: ArrayLike, false: ArrayLike, games: float, delta: float,
     return np.maximum(np.fmax(one, other), 0.0)
 
 
-def mu_lower(hits: ArrayLike, false: ArrayLike, games: float, doubt: float) -> Any:
+def mu_lower(hits: ArrayLike, false: ArrayLike, games: float, doubt: float) -> Vector:
     """mu is at least this, of (false positives, false negatives)."""
     p, q = at_least(hits, games, doubt / 2), at_most(false, games, doubt / 2)
     return np.maximum(_difference(p, q), 0.0)
 
 
-def mu_lower_pooled(hits: ArrayLike, false: ArrayLike, games: float, doubt: float) -> object:
+def mu_lower_pooled(hits: ArrayLike, false: ArrayLike, games: float, doubt: float) -> Vector:
     """The same of right calls among all 2 games, whose chance is (p + 1 - q)/2 <= Phi(mu/2): one count, one bound.
 
     The two chances differ; a sum of such trials lies no farther above its mean than a binomial with the mean chance
@@ -60,7 +59,7 @@ def mu_lower_pooled(hits: ArrayLike, false: ArrayLike, games: float, doubt: floa
     return np.maximum(2 * ndtri(at_least(right, 2 * games, doubt)), 0.0)
 
 
-def _difference(p: Any, q: Any) -> Any:
+def _difference(p: Vector, q: Vector) -> Vector:
     """Phi^-1(p) - Phi^-1(q); minus infinity where nothing is shown."""
     finite = (p > 0) & (q < 1) & (p < 1) & (q > 0)
     return np.where(finite, ndtri(np.where(finite, p, 0.5)) - ndtri(np.where(finite, q, 0.5)), -inf)
@@ -100,7 +99,7 @@ def laplace_rates(epsilon: float, answers: int) -> tuple[Vector, Vector]:
     return np.cumsum(chances[::-1])[::-1], np.cumsum(chances)[::-1]
 
 
-def highest(chance: Any, games: float, doubt: float) -> Any:
+def highest(chance: ArrayLike, games: float, doubt: float) -> Vector:
     """More hits than this have a chance of at most `doubt`."""
     from scipy.stats import binom
 

@@ -11,7 +11,7 @@ set: `stored` has that gradient, and `named` the data set.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 

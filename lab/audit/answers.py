@@ -47,7 +47,7 @@ class Likely(Protocol):
         ...
 
 
-Ask = Callable[[object], object]  #: a question to a gate
+Ask = Callable[[Any], object]  #: a question to a gate
 
 
 class Quiet(NoiseSource):

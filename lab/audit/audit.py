@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hushgrid.broker.simulation.setup import setup_of
@@ -72,7 +73,7 @@ def audited(
     confidence: float = SURE,
     also: float = USUAL,
     node: str | None = None,
-    base: object = None,
+    base: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> AuditResult:
     """The games of one node's gate. Raises InputError, one line.
@@ -104,7 +105,7 @@ def audited(
     return AuditResult(plan.name, name, plan, t, claim, confidence, measured, usual, *most, time.perf_counter() - begun)
 
 
-def prepared(scenario: Scenario, file: str) -> tuple[object, RunPlan]:
+def prepared(scenario: Scenario, file: str) -> tuple[Any, RunPlan]:
     """The nodes with their data (None where these are on devices), and the plan."""
     if getattr(getattr(scenario.problem, "data", None), "devices", None) is not None:
         return None, make_plan(scenario, scenario.kind.public(scenario, file), file)

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hushgrid.broker.report import run_directory
 from hushgrid.kernels.algorithms.base import Rounds, Star, answers_in

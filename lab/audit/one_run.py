@@ -91,7 +91,7 @@ def one_run(
     node: str | None = None,
     transport: str = "mqtt",
     broker: str = "auto",
-    base: object = None,
+    base: Path | None = None,
     coins: np.random.Generator | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> OneRun:
@@ -171,7 +171,7 @@ def again_at_the_gate(first: OneRun, coins: Iterator[np.random.Generator]) -> It
 
 
 def with_canaries(
-    raw: DocumentView, file: str, signs: Vector, node: str | None, base: object
+    raw: DocumentView, file: str, signs: Vector, node: str | None, base: Path | None
 ) -> tuple[Document, list[tuple[Matrix, Vector]], int]:
     """The scenario over canaries, every node's rows, and the audited node's number. Raises InputError."""
     made = deepcopy(dict(raw))

@@ -9,7 +9,6 @@ import time
 from contextlib import ExitStack, closing
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np

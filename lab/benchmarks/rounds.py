@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ def measured(n: int = N, rows: int = ROWS, rounds: int = ROUNDS, repeats: int = 
     return [against(line, 1.5, "ratio"), rival]
 
 
-def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], object]:
+def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], Matrix]:
     """(20)-(21) for this problem and nothing else, rows a multiple of 4: no temporary array,
     -b/(1 + exp(b t)) as it stands.
     """
@@ -71,14 +70,14 @@ def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], object]:
     @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
     def loop(
         rounds: int,
-        A: Any,
-        b: Any,
-        start: Any,
-        around: Any,
-        weight: Any,
-        x: Any,
-        q: Any,
-        z: Any,
+        A: Tensor,
+        b: Matrix,
+        start: Index,
+        around: Index,
+        weight: Vector,
+        x: Matrix,
+        q: Matrix,
+        z: Matrix,
         alpha: float,
         beta: float,
         rho: float,
@@ -120,7 +119,7 @@ def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], object]:
 
     A, b, p = np.array([f.A for f in fs]), np.array([f.b for f in fs]), PARAMS
 
-    def run() -> Any:
+    def run() -> Matrix:
         x, q, z = np.zeros((3, len(fs), D))
         loop(rounds, A, b, *edges, x, q, z, p.alpha, p.beta, p.rho, OBJECTIVE.lam, OBJECTIVE.omega)
         return x

@@ -74,12 +74,12 @@ def step(steps: int, repeats: int) -> list[Row]:
     ]
 
 
-def _bare(fs: list[Loss], nodes: Any) -> Callable[[], object]:
+def _bare(fs: list[Loss], nodes: Index) -> Callable[[], object]:
     """I-ADMM as fast as it was found to be written for this one size: z in registers, x = M (rho z + y + h)."""
     import numba
 
     @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
-    def loop(nodes: Any, z: Any, x: Any, y: Any, M: Any, h: Any, rho: float) -> None:
+    def loop(nodes: Index, z: Vector, x: Matrix, y: Matrix, M: Tensor, h: Matrix, rho: float) -> None:
         z0, z1, s, c = z[0], z[1], 1.0 / rho, 1.0 / x.shape[0]
         for k in range(nodes.size):
             i = nodes[k]

@@ -81,17 +81,17 @@ class Feed(Protocol):
         ...
 
     @property
-    def public(self) -> Any:
+    def public(self) -> Device:
         """A device without values of the source, for what is said of its public part."""
         ...
 
-    def device(self, values: Values, until: Times | None = None) -> Any:
+    def device(self, values: Values, until: Times | None = None) -> Device:
         """The `kind.Device` that holds these values. `until`: of a reading each; later the public one counts. None: for
         ever.
         """
         ...
 
-    def values_of(self, device: object) -> Values:
+    def values_of(self, device: Any) -> Values:
         """The values that a device of the same kind holds. Raises InputError unless they are of the same form."""
         ...
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 import numpy as np
 from msgspec import Struct

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import reprlib
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TypeVar, get_args
 
 import msgspec
 import yaml
@@ -69,7 +69,7 @@ class Unfit(InputError):
     """A key that a section does not have, or a value that is not of its key's type, whatever else the file says."""
 
 
-def convert(raw: Any, type_: type[T], file: str, prefix: str = "") -> T:
+def convert(raw: object, type_: type[T], file: str, prefix: str = "") -> T:
     """`raw` as a struct. Raises InputError on the first thing that is wrong: file, key path, found, expected."""
     try:
         return msgspec.convert(raw, type_, strict=True)
@@ -79,7 +79,7 @@ def convert(raw: Any, type_: type[T], file: str, prefix: str = "") -> T:
         raise InputError(f"{file}: {error}") from None
 
 
-def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
+def _explain(message: str, raw: object, prefix: str, type_: object) -> str:
     text, _, where = message.partition(" - at ")
     steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]|\[(\.\.\.)\]", where)
     value, path = raw, prefix
@@ -107,7 +107,7 @@ def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
     return f"{path or 'file'}: found {_short(value)}, expected {expected}"
 
 
-def _sections(type_: Any, value: Any = None) -> list[Any]:
+def _sections(type_: object, value: object = None) -> list[type[msgspec.Struct]]:
     """The structs a type may be: itself, or those of `Section | None`; of tagged ones that which `value` names."""
     sections = [t for t in (type_, *get_args(type_)) if hasattr(t, "__struct_fields__")]
     configs = [(t, t.__struct_config__) for t in sections]
@@ -115,7 +115,7 @@ def _sections(type_: Any, value: Any = None) -> list[Any]:
     return named or sections
 
 
-def _type_at(type_: Any, steps: list[tuple[str, str, str]], raw: Any) -> object:
+def _type_at(type_: object, steps: list[tuple[str, str, str]], raw: object) -> object:
     """The type of the field at a path of keys into `raw`; None where the path leaves the structs."""
     for key, _, _ in steps:
         hit = [f for section in _sections(type_, raw) for f in msgspec.structs.fields(section) if f.encode_name == key]
@@ -125,7 +125,7 @@ def _type_at(type_: Any, steps: list[tuple[str, str, str]], raw: Any) -> object:
     return type_
 
 
-def _choices(type_: Any, steps: list[tuple[str, str, str]], raw: Any) -> str:
+def _choices(type_: object, steps: list[tuple[str, str, str]], raw: object) -> str:
     literals = re.findall(r"Literal\[(.*?)\]", str(_type_at(type_, steps, raw)))
     return f"one of {literals[0]}" if literals else "another value"
 

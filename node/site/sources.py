@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -256,7 +256,7 @@ AT_FDCWD, AT_EMPTY_PATH, STATX_BTIME = -100, 0x1000, 0x800
 
 
 @cache
-def _statx() -> object:
+def _statx() -> Callable[..., int] | None:
     """The C library's; None if it has none."""
     return getattr(ctypes.CDLL(None), "statx", None)
 

@@ -62,6 +62,6 @@ def once(make: Callable[[], T], source: tuple[object, ...] | None) -> T:
     return make() if cache is None or source is None else cache.get(digest(source), make)
 
 
-def digest(source: tuple[Any, ...]) -> bytes:
+def digest(source: tuple[object, ...]) -> bytes:
     """Of values that JSON can hold, structs among them."""
     return hashlib.blake2b(msgspec.json.encode(source), digest_size=16).digest()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache, cached_property
 from math import inf, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 

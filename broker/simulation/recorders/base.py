@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -102,7 +102,7 @@ class Over:
 
 def recorder(plan: RunPlan) -> Recorder:
     """The recorder of the plan's pattern: the module of this folder that has the pattern's name."""
-    module: Any = import_module(f"{__package__}.{plan.algorithm.pattern}")
+    module = import_module(f"{__package__}.{plan.algorithm.pattern}")
     return module  # type: ignore[no-any-return]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from msgspec import Meta, Struct, field
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import Kind
 from hushgrid.kernels.randomness import counter_generator
-from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.kernels.types import AnyArray, Matrix, Vector
 from hushgrid.node.problems.records.files import (
     LARGEST_TABLE,
     RecordTable,
@@ -36,7 +36,7 @@ Rows = NDArray[np.int64]
 class Arrays(NamedTuple):
     """Rows that `run` was given in Python."""
 
-    shards: Sequence[tuple[NDArray[Any], NDArray[Any]]]  #: A (m, q) and b (m,) of each node
+    shards: Sequence[tuple[AnyArray, AnyArray]]  #: A (m, q) and b (m,) of each node
     features: tuple[str, ...] = ()  #: a name for each column of A, if they have names
     notes: tuple[str, ...] = ()  #: what was done to the columns
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -130,7 +129,7 @@ class RowsFeed:
             raise InputError(f"{place}: found another row, expected {self.q} features and a label")
         return [number_of(entry, place) for entry in row]
 
-    def _bounded(self, A: Any, b: Any) -> Values:
+    def _bounded(self, A: ArrayLike, b: ArrayLike) -> Values:
         return {"A": settled(np.clip(A, self.low, self.high)), "b": settled(np.clip(b, -LARGEST, LARGEST))}
 
 

@@ -19,6 +19,7 @@ from hushgrid.kernels.types import Document, DocumentView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandapower import pandapowerNet
     from pandas import DataFrame
 
     from hushgrid.grid_cases.case import Case
@@ -51,7 +52,7 @@ COUNTS = ("round", "messages", "bytes")  #: columns of whole numbers
 class Section(DocumentView):
     """A section of result.json: its keys are attributes, and it is the mapping that stands in the file."""
 
-    def __getitem__(self, key: str) -> object:
+    def __getitem__(self, key: str) -> Any:
         if key not in self.__dataclass_fields__:
             raise KeyError(key)
         return getattr(self, key)
@@ -334,7 +335,7 @@ class Result(Summary):
         frame = DataFrame({name: column if name in TEXT else _numbers(column) for name, column in data.items()})
         return frame.set_index(list(columns[:2])) if columns[0] == "period" else frame
 
-    def to_pandapower(self, period: int | None = None) -> object:
+    def to_pandapower(self, period: int | None = None) -> pandapowerNet:
         """The dispatch as a pandapower network whose `res_*` tables are filled by pandapower's own power flow.
 
         period: over a horizon which one, from 1; what storage takes is then a part of its bus's load.

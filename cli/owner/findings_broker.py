@@ -35,7 +35,7 @@ def broker(place: Place, running: bool) -> Iterator[Finding]:
     except OSError as error:
         yield bad("name", f"{address.host}: {error.strerror or error}", "a name server, or a line in /etc/hosts", 4)
         return
-    yield ok("name", f"{address.host} is {', '.join(dict.fromkeys(t[4][0] for t in targets))}")
+    yield ok("name", f"{address.host} is {', '.join(dict.fromkeys(str(t[4][0]) for t in targets))}")
     finding, reached = _dialled(targets, address, context)
     yield finding
     if not reached:
@@ -66,9 +66,11 @@ def _dialled(targets: Sequence[AddressInfo], address: Address, context: ssl.SSLC
             try:
                 _complete(dial, began + CONNECT_S)
                 took = f"{1e3 * (time.monotonic() - began):.0f} ms"
-                if context is None:
+                if not isinstance(dial.sock, ssl.SSLSocket):
                     return ok("connection", f"{place} answers in {took}"), True
-                ends = ssl.cert_time_to_seconds(str(dial.sock.getpeercert()["notAfter"]))
+                certificate = dial.sock.getpeercert()
+                assert certificate is not None
+                ends = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
                 days = int((ends - time.time()) // 86400)
                 text = f"{place} answers in {took}, {dial.sock.version()}, the broker's certificate ends in {days} days"
                 if days < 30:

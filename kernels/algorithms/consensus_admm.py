@@ -147,7 +147,7 @@ class Agent(StarMember):
     def complete(self) -> bool:
         return self.state.released is not None
 
-    def check(self, body: Any) -> None:
+    def check(self, body: object) -> None:
         m = self.shared.size
         match body:
             case V(v=v, factor=factor) if v.shape == (m,) and 0 < factor <= HIGHEST:
@@ -254,7 +254,7 @@ class Server(StarCentre):
 
     # --- the pattern ---
 
-    def check(self, member: str, body: Any) -> None:
+    def check(self, member: str, body: object) -> None:
         m, (d, n, y) = self.position[member].size, self.widths[member]
         match body:
             case Minimum(z=z, totals=totals, value=value):

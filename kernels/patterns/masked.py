@@ -192,7 +192,7 @@ class MaskedMember(StarMember):
     def outcome(self) -> dict[str, Vector]:
         return {"z": self.state.mean, "x": self.state.mean}
 
-    def check(self, body: Any) -> None:
+    def check(self, body: object) -> None:
         s, n = self.state, self.state.mean.size
         match body:
             case KeyRequest() if not s.t:
@@ -316,7 +316,7 @@ class MaskedCentre(StarCentre):
     def row(self) -> int:
         return self.state.round
 
-    def check(self, member: str, body: Any) -> None:
+    def check(self, member: str, body: object) -> None:
         if not isinstance(body, Introduction | KeysAck | Masked | ResultAck):
             raise Malformed(f"{type(body).__name__}, expected an answer")
         if isinstance(body, Masked) and len(body.share) != 8 * self.state.w.size:

@@ -250,7 +250,7 @@ class StarMember(ABC):
         """What the device keeps of a run that is done."""
 
     @abstractmethod
-    def check(self, body: Any) -> None:
+    def check(self, body: object) -> None:
         """Raise Malformed unless `body` is what the centre may send this member."""
 
     @abstractmethod
@@ -309,7 +309,7 @@ class StarCentre(ABC):
         return self.members
 
     @abstractmethod
-    def check(self, member: str, body: Any) -> None:
+    def check(self, member: str, body: object) -> None:
         """Raise Malformed unless `body` is what this member may send."""
 
     def due(self, body: object) -> None:

@@ -56,7 +56,8 @@ def mu_lower_pooled(hits: ArrayLike, false: ArrayLike, games: float, doubt: floa
     (W. Hoeffding, 1956, theorem 4), so the bound holds.
     """
     right = np.asarray(hits, float) + games - np.asarray(false, float)
-    return np.maximum(2 * ndtri(at_least(right, 2 * games, doubt)), 0.0)
+    mu: Vector = np.maximum(2 * ndtri(at_least(right, 2 * games, doubt)), 0.0)
+    return mu
 
 
 def _difference(p: Vector, q: Vector) -> Vector:
@@ -103,7 +104,8 @@ def highest(chance: ArrayLike, games: float, doubt: float) -> Vector:
     """More hits than this have a chance of at most `doubt`."""
     from scipy.stats import binom
 
-    return binom.ppf(1 - doubt, games, chance)
+    most: Vector = binom.ppf(1 - doubt, games, chance)
+    return most
 
 
 # --- one run with many canaries ---

@@ -12,6 +12,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Graph, Network
 from hushgrid.kernels.problems.losses import Loss, Nonconvex, Objective
 from hushgrid.kernels.randomness import counter_generator
+from hushgrid.kernels.types import Index, Matrix, Tensor, Vector
 from hushgrid.lab.benchmarks.common.measure import Row, Table, against, in_each_mode, print_rows, row, timed
 from hushgrid.lab.rollout.compiled.dpp2 import Nodes
 from hushgrid.lab.rollout.compiled.mixing import Edges

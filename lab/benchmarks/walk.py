@@ -20,6 +20,7 @@ from hushgrid.kernels.graphs import Network, random_walk
 from hushgrid.kernels.problems.losses import Kind, Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.randomness import counter_generator
+from hushgrid.kernels.types import Index, Matrix, Tensor, Vector
 from hushgrid.lab.benchmarks.common.measure import Row, Table, against, in_each_mode, print_rows, row, timed
 from hushgrid.lab.rollout.compiled import iadmm as whole_iadmm
 from hushgrid.lab.rollout.compiled import recal as whole_recal

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.kernels.errors import InputError
+
+if TYPE_CHECKING:
+    from hushgrid.node.problems.kind import Device
 
 Values = dict[str, NDArray[np.float64]]  #: a device's data, by name
 Slot = tuple[str, ...]  #: which part of the values a topic carries; () is all of them

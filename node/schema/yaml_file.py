@@ -96,7 +96,7 @@ def _explain(message: str, raw: object, prefix: str, type_: object) -> str:
         keys = []
         for section in _sections(_type_at(type_, steps, raw), value):
             tag = section.__struct_config__.tag_field
-            keys += [tag] * (tag is not None) + [f.encode_name for f in msgspec.structs.fields(section)]
+            keys += ([] if tag is None else [tag]) + [f.encode_name for f in msgspec.structs.fields(section)]
         known = f", expected one of {', '.join(keys)}" if keys else ""
         return f"{path + '.' if path else ''}{match[1]}: unknown key{known}"
     expected = re.sub("`([^`]*)`", r"\1", text)

@@ -138,7 +138,7 @@ class Dial:
                 self.sock = self._context.wrap_socket(
                     self.sock, server_hostname=self._host, do_handshake_on_connect=False
                 )
-        if self._context is not None:
+        if isinstance(self.sock, ssl.SSLSocket):
             try:
                 self.sock.do_handshake()
             except ssl.SSLWantReadError:

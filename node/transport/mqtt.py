@@ -312,6 +312,7 @@ class MqttLink:
             if self._attempts.lookup is not None:
                 self.due = now + self._attempts.lookup.wait
                 return
+            assert target is not None
             self._dial = Dial(target, self._as.address.host, self._trust.context)
             self._stage = _Stage.DIALLING
         except OSError as error:

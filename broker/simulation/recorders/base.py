@@ -102,8 +102,7 @@ class Over:
 
 def recorder(plan: RunPlan) -> Recorder:
     """The recorder of the plan's pattern: the module of this folder that has the pattern's name."""
-    module = import_module(f"{__package__}.{plan.algorithm.pattern}")
-    return module  # type: ignore[no-any-return]
+    return import_module(f"{__package__}.{plan.algorithm.pattern}")
 
 
 def declared(widths: Widths, algorithm: str, vectors: Mapping[str, Vector | None]) -> Vector:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import LARGEST, settled

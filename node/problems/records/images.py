@@ -23,8 +23,8 @@ def read_idx(path: Path, kind: Kind, pool: int = 1) -> Shard:
     """Images (m, h, w) of bytes, plain or packed, and the labels of the file beside it: A (m, h w / pool^2), b (m,).
 
     The labels' file has the same name, with labels-idx1 for images-idx3. `pool`: squares of so many pixels a side are
-    one number, their mean. Source of the format: Y. LeCun, C. Cortes, C. J. C. Burges, The MNIST database. Raises InputError if a file is
-    none of its format.
+    one number, their mean. Source of the format: Y. LeCun, C. Cortes, C. J. C. Burges, The MNIST database.
+    Raises InputError if a file is none of its format.
     """
     if IMAGES not in path.name:
         raise InputError(f"{path}: found another name, expected one with {IMAGES} in it")

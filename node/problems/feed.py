@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.kernels.errors import InputError
-
-if TYPE_CHECKING:
-    from hushgrid.node.problems.kind import Device
 
 Values = dict[str, NDArray[np.float64]]  #: a device's data, by name
 Slot = tuple[str, ...]  #: which part of the values a topic carries; () is all of them
@@ -84,11 +81,11 @@ class Feed(Protocol):
         ...
 
     @property
-    def public(self) -> Device:
+    def public(self) -> Any:
         """A device without values of the source, for what is said of its public part."""
         ...
 
-    def device(self, values: Values, until: Times | None = None) -> Device:
+    def device(self, values: Values, until: Times | None = None) -> Any:
         """The `kind.Device` that holds these values. `until`: of a reading each; later the public one counts. None: for
         ever.
         """

@@ -176,7 +176,9 @@ def bare_client(url: str, name: str, topic: str | list[tuple[str, int]], on_mess
 
 
 @contextmanager
-def processes(each: Sequence[tuple[Callable[..., None], tuple[object, ...]]], farewell_s: float = 0.0) -> Iterator[None]:
+def processes(
+    each: Sequence[tuple[Callable[..., None], tuple[object, ...]]], farewell_s: float = 0.0
+) -> Iterator[None]:
     """Fresh processes, ended at the end if they have not by themselves within `farewell_s`."""
     context = multiprocessing.get_context("spawn")
     running = [context.Process(target=target, args=args, daemon=True) for target, args in each]

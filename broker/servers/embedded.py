@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from hushgrid.kernels.errors import HushgridError, InputError
 
 if TYPE_CHECKING:
-    from amqtt.adapters import ReaderAdapter, WriterAdapter
     from amqtt.session import Session
 
 LARGEST = 5 << 20  #: bytes of a packet: a plan is at most 4 MiB, every other message far smaller
@@ -92,9 +91,7 @@ def _broker_class() -> Any:
 
     class Handler(amqtt.broker.BrokerProtocolHandler):  # type: ignore[misc]
         @classmethod
-        async def init_from_connect(
-            cls, reader: ReaderAdapter, writer: WriterAdapter, *rest: object, **more: object
-        ) -> object:
+        async def init_from_connect(cls, reader: Any, writer: Any, *rest: object, **more: object) -> object:
             # amqtt parses a CONNECT of MQTT 5 as one of 3.1.1, and waits for the rest for ever.
             header = await MQTTFixedHeader.from_stream(reader)
             if header is None:

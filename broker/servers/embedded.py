@@ -108,9 +108,7 @@ def _broker_class() -> Any:
             return handler, session
 
     class Broker(amqtt.broker.Broker):  # type: ignore[misc]
-        async def stream_connected(
-            self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, listener_name: str
-        ) -> None:
+        async def stream_connected(self, reader: object, writer: Any, listener_name: str) -> None:
             await self._client_connected(listener_name, Reader(reader, writer), StreamWriterAdapter(writer))
 
         async def _publish_retained_messages_for_subscription(self, subscription: Any, session: Session) -> None:

@@ -77,7 +77,7 @@ def _broker_class() -> Any:
         ) from error
 
     class Reader(StreamReaderAdapter):  # type: ignore[misc]
-        def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def __init__(self, reader: object, writer: asyncio.StreamWriter) -> None:
             super().__init__(reader)
             self.writer = writer
 

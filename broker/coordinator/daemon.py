@@ -134,6 +134,7 @@ class Service:
         """`public`: what `declared` has made of the configuration."""
         self.config, self.path, self.signals, self.ledger = config, path, signals, ledger
         self.unit, self.reporter, self.views = Unit(), Reporter(config), Views(_say)
+        self.began = time.time()
         self._missing = ""  #: who was said not to be there
         self.wait: Callable[[], float] = lambda: inf  #: seconds until something is due that no message tells
         self._take(public)
@@ -172,9 +173,10 @@ class Service:
 
     def _leave(self, coordinator: Coordinator, link: Link, *, off: bool = True) -> None:
         """The connection ends; `off`: with the process."""
-        self.views(coordinator, link)
-        if off:
-            self.reporter.publish(coordinator, link, "off")
+        if coordinator.membership.precedence.later is None:  # else these topics are another coordinator's
+            self.views(coordinator, link)
+            if off:
+                self.reporter.publish(coordinator, link, "off")
         link.close(clear=(), forget=False)
 
     def _take(self, public: Declared) -> None:
@@ -190,7 +192,10 @@ class Service:
                 _say(Warned(f"models are not tested: {error}"))
 
     def _says(self, coordinator: Coordinator, link: Link) -> None:
-        """What stands on the topics of `watch`, at every turn of the loop."""
+        """What stands on the topics of `watch`, at every turn of the loop. Raises Refused if another coordinator of the
+        fleet goes on.
+        """
+        coordinator.membership.precedence.check()
         self.reporter(coordinator, link)
         self.views(coordinator, link)
 
@@ -203,6 +208,7 @@ class Service:
             config.fleet, self.plan, self.source, self.ledger, resumes=True, progress=_Rounds(), **patience
         )
         coordinator.log = _say
+        coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
         return coordinator, link_for(coordinator, config.broker, config.tls, keepalive=config.keepalive)
 
     def _coordinate(self, coordinator: Coordinator, link: Link) -> None:
@@ -331,6 +337,7 @@ class Scheduled(Service):
     def _served(self, coordinator: Coordinator, until: Callable[[Coordinator, Link], bool]) -> bool:
         """Serves a coordinator on a connection of its own. Whether the broker was there in the end."""
         coordinator.log, coordinator.progress = _say, _Rounds()
+        coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
         link = link_for(coordinator, self.config.broker, self.config.tls, keepalive=self.config.keepalive)
         try:
             serve(coordinator, link, partial(until, coordinator, link), self.signals, self.wait)

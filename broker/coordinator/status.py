@@ -25,7 +25,7 @@ from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.log import Warned
 from hushgrid.node.problems.kind import Tests
 from hushgrid.node.status import NAMED, Status
-from hushgrid.node.transport.certificate import days_of
+from hushgrid.node.transport.certificate import OwnCertificate, days_of
 from hushgrid.node.transport.link import Link
 from hushgrid.node.versions import RUNNING
 from hushgrid.node.views import ASKED, EDGES, PRICES, AnswerView, RunView
@@ -57,6 +57,7 @@ class Reporter:
         self.since = boottime()  #: s of running time, as all times here
         self.due: float | None = None  #: when the next run is due, if there is a schedule
         self.refuses: tuple[str, ...] = ()  #: the members that have refused in this interval, or the last one
+        self.certificate = OwnCertificate(config.tls)  #: of its connection
         self.interval: status.Interval | None = None  #: the last one, if there is a schedule
         self._plan: dict[str, Any] = {}  #: what a device can compare itself with
         self._gone: dict[str, float] = {}
@@ -78,6 +79,8 @@ class Reporter:
         news = (link.connects, coordinator.phase, coordinator.run, missing, tuple(self._gone), self.due, self.refuses)
         if news == self._said and not (coordinator.phase == "running" and now - self._at >= SELDOM_S):
             return
+        if link.connects != (self._said or (0,))[0]:
+            self.certificate.take(time.time())
         self._said, self._at = news, now
         self.publish(coordinator, link, waits_s=now - self._waited if waits else None)
 
@@ -125,6 +128,7 @@ class Reporter:
             **self._plan,
             interval=self.interval,
             certificate_days=days_of(self.config.tls),
+            certificate=self.certificate.number,
         )
 
     def _notice(self, coordinator: Coordinator) -> None:

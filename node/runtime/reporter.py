@@ -19,6 +19,7 @@ from hushgrid.node.privacy.spend_table import boottime
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.status import Status
+from hushgrid.node.transport.certificate import OwnCertificate
 from hushgrid.node.transport.link import Link
 from hushgrid.node.versions import RUNNING
 from hushgrid.node.wire import WIRE
@@ -40,6 +41,7 @@ class Reporter:
     def __init__(self, config: DeviceConfig, member: Member, link: Link) -> None:
         self.config, self.member, self.link = config, member, link
         self.since = boottime()  #: s of running time: its clock may be set later, as after a boot in 1970
+        self.certificate = OwnCertificate(None)  #: of the link
         self._said: tuple[object, ...] = ()
         self._refusals = 0  #: of this session
         self._refusal, self._kept = _last_refusal(member.ledger), True
@@ -55,6 +57,8 @@ class Reporter:
             self._keep()
         now = (link.connects, member.driver, member.ended, member.over, member.budget)
         if now != self._said and link.connected:
+            if now[0] != (self._said or (0,))[0]:
+                self.certificate.take(time.time())
             self._said = now
             self.publish()
 
@@ -100,6 +104,7 @@ class Reporter:
             window_s=budget.window_s,
             runs_out=_runs_out(plan, budget, now),
             certificate_days=member.days(),
+            certificate=self.certificate.number,
             data_age_s=None if age is None else 60.0 * (age // 60.0),
         )
 

@@ -139,7 +139,7 @@ class PowerFlow(Kind):
             device, outcome, state / f"{device.name}.setpoints.csv", facts.problem
         )
 
-    def site_outcome(self, device: Any, outcome: dict[str, Vector], problem: Any, now: float) -> SiteOutcome:
+    def site_outcome(self, device: Any, outcome: dict[str, Vector], problem: ZonesPlan, now: float) -> SiteOutcome:
         from hushgrid.node.problems.power_flow.files import site_setpoints
 
         return site_setpoints(device, outcome, problem, now)

@@ -57,7 +57,7 @@ class RunFacts(NamedTuple):
     quality: str | None  #: the coordinator's verdict, if it says so
     version: int  #: of the device's data
     age: float | None  #: s of running time since the data of this version were read; None if the device does not know
-    problem: Any = None  #: the public part of the run's problem (`Public`)
+    problem: Public | None = None  #: the public part of the run's problem
 
 
 #: The error of a model x (d,) on public rows that nobody has learned from; None if the model is not finite.

@@ -14,7 +14,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.feed import Feed
-from hushgrid.node.problems.kind import Device, DeviceFile, Kind, Outcome, Plan, ScenarioSections, SiteOutcome
+from hushgrid.node.problems.kind import Device, DeviceFile, Kind, Outcome, Plan, RunFacts, ScenarioSections, SiteOutcome
 from hushgrid.node.problems.power_flow.section import (
     NAME,
     ZoneData,
@@ -135,9 +135,11 @@ class PowerFlow(Kind):
     def outcome(self, device: Any, state: Path) -> Outcome:
         from hushgrid.node.problems.power_flow.files import keep_setpoints
 
-        return lambda outcome, facts: keep_setpoints(
-            device, outcome, state / f"{device.name}.setpoints.csv", facts.problem
-        )
+        def keep(outcome: dict[str, Vector], facts: RunFacts) -> str | None:
+            problem = facts.problem if isinstance(facts.problem, ZonesPlan) else None
+            return keep_setpoints(device, outcome, state / f"{device.name}.setpoints.csv", problem)
+
+        return keep
 
     def site_outcome(self, device: Any, outcome: dict[str, Vector], problem: ZonesPlan, now: float) -> SiteOutcome:
         from hushgrid.node.problems.power_flow.files import site_setpoints

@@ -1,10 +1,8 @@
-"""The figures of a fleet in Prometheus' text format, for node_exporter's textfile collector."""
+"""The figures of a fleet in Prometheus' text format, for `/metrics` or node_exporter's textfile collector."""
 
 from __future__ import annotations
 
-import calendar
-import time
-
+from hushgrid.broker.watch.rows import seconds
 from hushgrid.kernels.types import Document
 
 #: (metric, key of a row, what it is). All are gauges.
@@ -13,20 +11,32 @@ GAUGES = (
     ("hushgrid_round", "round", "Round of the run under way, or of the last one."),
     ("hushgrid_rounds", "rounds", "Rounds of that run at most."),
     ("hushgrid_late_seconds", "late_s", "By how much the run is late, or for how long the node has been waited for."),
+    ("hushgrid_epsilon", "epsilon", "The whole budget of the window; without a window, of the life."),
+    ("hushgrid_epsilon_life", "lifetime", "The whole budget of the life, if it has a limit."),
     ("hushgrid_epsilon_left", "epsilon_left", "Epsilon left in the window; without a window, in the budget."),
     ("hushgrid_epsilon_left_life", "epsilon_left_life", "Epsilon left in the life of the ledger."),
     ("hushgrid_window_seconds", "window_s", "Length of the window in running time."),
+    ("hushgrid_data_age_seconds", "data_age_s", "Age of the version of the data, in the device's running time."),
     ("hushgrid_certificate_days", "certificate_days", "Days until the node's certificate ends."),
 )
 MOMENTS = (
     ("hushgrid_runs_out_timestamp_seconds", "runs_out", "When the budget of the life is spent, at the pace of now."),
     ("hushgrid_due_timestamp_seconds", "due", "When the next run is due."),
+    ("hushgrid_refused_timestamp_seconds", "refused_at", "When the node has refused last."),
     ("hushgrid_said_timestamp_seconds", "at", "When the node has last said how it is."),
+)
+#: Of the last answer, which the set-points in force are of.
+ANSWER = (
+    ("hushgrid_setpoints_timestamp_seconds", "at", "When the run of the set-points in force ended."),
+    ("hushgrid_setpoints_valid_until_timestamp_seconds", "valid_until", "When they count as old."),
 )
 
 
 def text(facts: Document) -> str:
-    """The metrics of all rows of `hushgrid status`; a figure that nobody has said is left out."""
+    """The metrics of all rows of `hushgrid status`; a figure that nobody has said is left out.
+
+    Of `watch` also whether the broker is there, and since when and until when the last answer is in force.
+    """
     fleet, nodes = facts["fleet"], facts["nodes"]
 
     def labels(row: Document, **more: str) -> str:
@@ -36,9 +46,9 @@ def text(facts: Document) -> str:
 
     out: list[str] = []
 
-    def family(name: str, description: str, samples: list[tuple[str, float]]) -> None:
+    def family(name: str, description: str, samples: list[tuple[str, float]], kind: str = "gauge") -> None:
         if samples:
-            out.extend((f"# HELP {name} {description}", f"# TYPE {name} gauge"))
+            out.extend((f"# HELP {name} {description}", f"# TYPE {name} {kind}"))
             out.extend(f"{name}{{{label}}} {value!r}" for label, value in samples)
 
     family("hushgrid_up", "Whether the node is connected.", [(labels(row), int(row["there"])) for row in nodes])
@@ -48,18 +58,33 @@ def text(facts: Document) -> str:
     for name, key, description in GAUGES:
         family(name, description, [(labels(row), row[key]) for row in nodes if row[key] is not None])
     for name, key, description in MOMENTS:
-        family(name, description, [(labels(row), _seconds(row[key])) for row in nodes if row[key] is not None])
+        family(name, description, [(labels(row), int(seconds(row[key]))) for row in nodes if row[key] is not None])
     for name, key, description in (
         ("hushgrid_version_info", "version", "Version of the program that runs."),
         ("hushgrid_last_run_info", "last", "How the last run has ended on the node."),
         ("hushgrid_refused_info", "refused", "Why the node has refused last, as a code."),
     ):
         family(name, description, [(labels(row, **{key: row[key]}), 1) for row in nodes if row[key] is not None])
+    family(
+        "hushgrid_intervals_total",
+        "Intervals by how they ended: answer, held, or why they were missed.",
+        [
+            (labels(row, outcome=word), count)
+            for row in nodes
+            for word, count in ((row["interval"] or {}).get("counts") or {}).items()
+        ],
+        "counter",
+    )
+    if "broker" in facts:
+        family("hushgrid_broker_up", "Whether the broker is there.", [(f'fleet="{_escaped(fleet)}"', facts["broker"])])
+    answer = facts.get("answer") or {}
+    if facts.get("setpoints_age_s") is not None:
+        age = [(f'fleet="{_escaped(fleet)}"', facts["setpoints_age_s"])]
+        family("hushgrid_setpoints_age_seconds", "Time since the run of the set-points in force ended.", age)
+    for name, key, description in ANSWER:
+        if answer.get(key) is not None:
+            family(name, description, [(f'fleet="{_escaped(fleet)}"', int(seconds(answer[key])))])
     return "".join(f"{line}\n" for line in out)
-
-
-def _seconds(moment: str) -> int:
-    return calendar.timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%SZ"))
 
 
 def _escaped(value: str) -> str:

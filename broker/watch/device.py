@@ -24,6 +24,7 @@ from hushgrid.node.status import moment
 
 RUNS = 50  #: the last runs that are shown
 ROWS = 200  #: of set-points that are shown
+UNITS = ("MW", "MVAr", "p.u.", "MWh")  #: their columns
 FACTS_S = 2.0  #: for which facts count
 
 
@@ -96,12 +97,14 @@ def setpoints(config: DeviceConfig) -> Document | None:
     file = Path(config.state) / f"{config.node}.setpoints.csv"
     standing = last_standing(config)
     document = standing.document if standing else {}
-    rows: list[list[str]] = []
+    places: dict[str, dict[str, float]] = {}
     at = seconds(document.get("time"))
-    with suppress(OSError, UnicodeDecodeError, csv.Error):
+    with suppress(OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError):
         at = at or file.stat().st_mtime
         with file.open(newline="", encoding="utf-8") as lines:
-            rows = [[_place(row), row["quantity"], row["value"], row["unit"]] for row in csv.DictReader(lines)]
+            for row in csv.DictReader(lines):
+                units = places.setdefault(printable(_place(row), 60), {})
+                units[row["unit"]] = units.get(row["unit"], 0.0) + float(row["value"])
     if not at:
         return None
     return {
@@ -110,11 +113,18 @@ def setpoints(config: DeviceConfig) -> Document | None:
         "valid_until": document.get("valid_until"),
         "state": document.get("state") or "in force",
         "reason": printable(str(document.get("reason") or ""), 200),
-        "rows": [[printable(cell, 40) for cell in row] for row in rows[:ROWS]],
-        "many": len(rows),
+        "units": [unit for unit in UNITS if any(unit in units for units in places.values())],
+        "places": dict(list(places.items())[:ROWS]),
+        "many": len(places),
     }
 
 
 def _place(row: dict[str, str]) -> str:
-    """Where a set-point is: a bus, or a line by its ends."""
-    return f"bus {row['bus']}" if row["bus"] else f"line {row['from']}–{row['to']}"
+    """What a set-point is of: a bus, with the sum of its generators; an end of a line; storage."""
+    quantity = row["quantity"]
+    if quantity in ("p_g", "q_g", "v"):
+        return f"bus {row['bus']}"
+    if row["from"]:
+        end = row["from" if quantity.upper().endswith("F") else "to"]
+        return f"line {row['from']}–{row['to']}, at {end}"
+    return f"{quantity} of {row['element']}"

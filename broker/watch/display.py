@@ -33,7 +33,7 @@ COLUMNS = {
 
 
 def displayed(row: Document) -> Document:
-    """{node, cells: {column: text}, flags, share, life, spoke, strip}. share, life: what is left, as a share, or null."""
+    """{node, cells: {column: text}, flags, share, life, spoke, strip}. share, life: of a budget, what is left of it."""
     return {
         "node": row["node"],
         "cells": {key: printable(text, WIDEST) for key, text in cells(row).items()},

@@ -45,11 +45,11 @@ class Model:
         self.reports, self.history = Reports(), History()
         self.run: RunView | None = None
         self.answer: AnswerView | None = None
-        self.points: list[tuple[float, float | None]] = []  #: (round, residual) of the run
         self.strangers: list[str] = []
         self.unreadable = 0  #: messages that no node of this fleet can have written
         self.refused: list[str] = []  #: topics that the broker keeps from us
         self._unconfirmed: set[str] = set()  # nodes that have not been seen since the broker came back
+        self._points: list[tuple[int, tuple[int, float]]] = []  # (version, (round, residual)) of the run
         self._received: dict[str, float] = {}  # when a node has last said something while we listened
         self._parts = dict.fromkeys(("broker", "runs", "run", "answer", "series"), 1)  # their versions
         self._rows: dict[str, tuple[int, Document]] = {}  # by node: since which version the row is this one
@@ -101,16 +101,15 @@ class Model:
 
     def _take_run(self, view: RunView | None) -> None:
         if view is None or self.run is None or view.run != self.run.run:
-            self.points = []
+            self._points = []
             self._touch("series")
         self.run = view
         self._touch("run")
         if view is not None and view.residual is not None:
-            if self.points and self.points[-1][0] == view.round:
-                self.points.pop()
-            self.points.append((view.round, view.residual))
-            if len(self.points) > POINTS:
-                self.points = self.points[::2]
+            self._points.append((self.version, (view.round, view.residual)))
+            if len(self._points) > POINTS:
+                self._points = self._points[::2]
+                self._touch("series")
 
     def _unreadable(self, topic: str) -> None:
         self.unreadable += 1
@@ -170,14 +169,16 @@ class Model:
         return view
 
     def run_view(self, since: int = 0) -> Document:
-        """The page of the run, likewise. `points`: all of the run's."""
+        """The page of the run, likewise. `points`: (round, residual); all of the run's if it has `begun`."""
         self._make()
         view = self._head(since)
         view["gone"] = [row["node"] for _, row in self._rows.values() if not row["there"]]
         view["names"] = [row["node"] for _, row in self._rows.values() if row["node"] != COORDINATOR]
         if max(self._parts["run"], self._parts["series"]) > since:
             view["run"] = msgspec.to_builtins(self.run) if self.run else None
-            view["points"] = self.points
+            begun = self._parts["series"] > since
+            view["points"] = [point for version, point in self._points if begun or version > since]
+            view["begun"] = begun
         if self._parts["answer"] > since:
             view["answer"] = msgspec.to_builtins(self.answer, str_keys=True) if self.answer else None
         return view

@@ -200,8 +200,8 @@ def device_body(view: Document) -> str:
     consent = "".join(f"<li>{escape(line)}</li>" for line in view["consent"])
     return (
         f"{problem}<section><h2>What is left</h2>{budgets}</section>"
-        f"<section><h2>Set-points in force</h2>{_setpoints(view)}</section>"
         f"<section><h2>Who asked what, and what it cost</h2>{asked}</section>"
+        f"<section><h2>Set-points in force</h2>{_setpoints(view)}</section>"
         f'<section><h2>What its owner consents to</h2><ul class="consent">{consent}</ul></section>'
         f"<section><h2>Files</h2>{facts(_files(view))}</section>"
     )
@@ -267,16 +267,14 @@ def _setpoints(view: Document) -> str:
     reason = f": {points['reason']}" if points["reason"] else ""
     line = f"Of {day(points['time'])} UTC{until}. State: {points['state']}{reason}."
     age = f'<p>{escape(line)} <span class="age" data-at="{points["at"]}"></span></p>'
-    rows = [(where, quantity, _value(value), unit) for where, quantity, value, unit in points["rows"]]
+    units = points["units"]
+    rows = [
+        (where, *(number(round(row[unit], 6), 4) if unit in row else "" for unit in units))
+        for where, row in points["places"].items()
+    ]
     cut = f" The first {len(rows)} of {points['many']}." if points["many"] > len(rows) else ""
-    return age + (table(("Where", "Quantity", "Value", "Unit"), rows, f"Set-points.{cut}") if rows else "")
-
-
-def _value(text: str) -> str:
-    try:
-        return number(float(text), 4)
-    except ValueError:
-        return text
+    words = f"A bus has the sum of its generators and its voltage.{cut}"
+    return age + (table(("Where", *units), rows, words) if rows else "")
 
 
 def _files(view: Document) -> list[tuple[str, str]]:

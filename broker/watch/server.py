@@ -11,6 +11,7 @@ import binascii
 import hmac
 import json
 import ssl
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,16 +19,18 @@ from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
-from socket import AF_INET, AF_INET6, socket
+from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 from threading import BoundedSemaphore, Event, Thread
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from hushgrid.broker.watch import metrics, pages
-from hushgrid.broker.watch.device import DeviceFile
 from hushgrid.broker.watch.graph import placed
 from hushgrid.broker.watch.model import Model
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.errors import InputError, printable
 from hushgrid.kernels.types import Document
+
+if TYPE_CHECKING:
+    from hushgrid.broker.watch.device import DeviceFile  # what a fleet's page does not need stays out of memory
 
 EVENT_S = 0.25  #: between two events of a stream
 BEAT_S = 2.0  #: an event comes as often at the least: without one for longer, the page says that it is old
@@ -96,6 +99,7 @@ class Server(ThreadingHTTPServer):
 
     def server_bind(self) -> None:
         """As the standard library's, without looking up the name of the host."""
+        self.socket.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)  # a restart finds connections of before that are ending
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
@@ -115,16 +119,19 @@ class Server(ThreadingHTTPServer):
         if not self._places.acquire(blocking=False):
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)  # type: ignore[arg-type]
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: socket | tuple[bytes, socket], client_address: object) -> None:
         try:
-            super().process_request_thread(request, client_address)  # type: ignore[arg-type]
+            super().process_request_thread(request, client_address)
         finally:
             self._places.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that has gone, or speaks no TLS, is nothing to report."""
+        """A client that has gone, or speaks no TLS, is nothing to report; a defect is one line."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            print(f"watch: defect: {printable(f'{type(error).__name__}: {error}', 200)}", file=sys.stderr, flush=True)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -178,8 +185,9 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
         elif path == "/events/device" and device is not None:
             self._stream(device.changes(self.site.stopping, BEAT_S))
-        elif path in ("/events/fleet", "/events/run") and model is not None:
-            self._stream(events(model, Model.fleet_view if path.endswith("fleet") else run_view, self.site.stopping))
+        elif path in STREAMS and model is not None:
+            view, more = STREAMS[path]
+            self._stream(more(document) for document in events(model, view, self.site.stopping))
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
 
@@ -232,15 +240,12 @@ def events(model: Model, view: Callable[[Model, int], Document], stopping: Event
     since = 0
     while not stopping.is_set():
         with model.changed:
-            model.changed.wait_for(lambda since=since: model.version != since or stopping.is_set(), BEAT_S)
+            if model.version == since:
+                model.changed.wait(BEAT_S)
             document = view(model, since)
             since = document["version"]
-        yield with_graph(document)
+        yield document
         stopping.wait(EVENT_S)
-
-
-def run_view(model: Model, since: int) -> Document:
-    return model.run_view(since)
 
 
 def with_graph(view: Document) -> Document:
@@ -258,6 +263,11 @@ def with_graph(view: Document) -> Document:
 PAGES: dict[str, tuple[Callable[[Model], Document], Callable[[Document, pages.Shown], str]]] = {
     "/": (Model.fleet_view, pages.fleet),
     "/run": (Model.run_view, pages.run),
+}
+#: Of a page's events: the view of the model, and what is added to it without holding the model.
+STREAMS: dict[str, tuple[Callable[[Model, int], Document], Callable[[Document], Document]]] = {
+    "/events/fleet": (Model.fleet_view, lambda view: view),
+    "/events/run": (Model.run_view, with_graph),
 }
 
 

@@ -1,4 +1,4 @@
-"""A fleet as a table on the terminal that is kept up to date: `hushgrid watch` without --http, `hushgrid status --watch`."""
+"""A fleet as a table on the terminal, kept up to date: `hushgrid watch` without --http, `hushgrid status --watch`."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ function sayBroker(said) {
   const parts = [`${said.connected ? "Connected to" : "Away:"} ${said.url}`];
   if (said.connected) parts.push(`since ${clock(said.since)}`);
   if (said.refused.length) parts.push(`· it refuses us ${said.refused.join(", ")}`);
-  if (said.unreadable) parts.push(`· ${said.unreadable} unreadable messages`);
+  if (said.unreadable) parts.push(`· unreadable messages: ${said.unreadable}`);
   if (said.strangers.length) parts.push(`· somebody publishes as ${said.strangers.join(", ")}: no name of a node`);
   line.textContent = parts.join(" ");
   line.classList.toggle("away", !said.connected);

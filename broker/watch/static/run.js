@@ -29,14 +29,18 @@ function chart(place, labels, series, scales, data, old) {
   const width = Math.max(280, Math.min(place.clientWidth || 480, 900));
   const [x, y] = axes(labels);
   y.size = 62;
-  const options = { width, height: 260, scales, axes: [x, y], series, cursor: { drag: { x: false, y: false } } };
+  x.size = 34;
+  if (!labels[1]) y.labelSize = 0;
+  const few = (_, splits) => splits.map((value) => (Math.abs(Math.log10(value) % 1) < 1e-9 ? value : null));
+  if (scales.y?.distr === 3) [y.filter, y.grid.filter] = [few, few];
+  const options = { width, height: 270, scales, axes: [x, y], series, cursor: { drag: { x: false, y: false } } };
   return new uPlot(options, data, place);
 }
 
 function drawResidual() {
   const shown = points.filter(([, value]) => value > 0);
   byId("residual-note").textContent = shown.length
-    ? `${shown.length} rounds seen, on a logarithmic scale. It falls as the nodes come to agree.`
+    ? "On a logarithmic scale. It falls as the nodes come to agree."
     : "No residual has been seen: this pattern's coordinator sees none, or no run is under way.";
   byId("residual").hidden = !shown.length;
   if (!shown.length) return;
@@ -101,7 +105,7 @@ function edge(a, b, from, to, largest) {
   const corner = (along, across) => `${(mx + ux * along - uy * across).toFixed(1)},${(my + uy * along + ux * across).toFixed(1)}`;
   if (mw) group.append(drawn("polygon", { points: [corner(size, 0), corner(-size, size * 0.8), corner(-size, -size * 0.8)].join(" ") }));
   const side = ux < 0 || (ux === 0 && uy > 0) ? -1 : 1;
-  const text = { x: mx + uy * 22 * side, y: my - ux * 22 * side, "text-anchor": "middle", dy: "0.35em" };
+  const text = { x: mx + uy * 34 * side, y: my - ux * 26 * side, "text-anchor": "middle", dy: "0.35em" };
   group.append(drawn("text", text, `${short(Math.abs(mw))} MW`));
   return group;
 }
@@ -136,7 +140,7 @@ function drawGraph() {
   if (run?.holder) words.push(`The token is at ${run.holder}.`);
   if (flows.length) words.push("Arrows show where power flows by the last answer.");
   if (asked.size && !run?.holder) words.push("Ringed nodes must send something now.");
-  if (gone.size) words.push("Hollow nodes are gone.");
+  if ([...gone].some((name) => name in graph.nodes)) words.push("Hollow nodes are gone.");
   note.textContent = words.join(" ");
 }
 
@@ -155,7 +159,8 @@ listen("/events/run", (view) => {
       residual?.destroy();
       residual = null;
     }
-    ({ run, points, graph } = view);
+    ({ run, graph } = view);
+    points = view.begun ? view.points : [...points, ...view.points];
     facts(byId("run"), view.facts);
     drawResidual();
   }

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import NamedTuple
 
-from hushgrid.broker.report.drawings.numbers import number
+from hushgrid.broker.report.drawings.numbers import fixed, number
 from hushgrid.broker.report.drawings.page import facts, table
 from hushgrid.broker.watch.display import COLUMNS, FILTERS, day
 from hushgrid.kernels.types import Document
@@ -160,7 +160,7 @@ def answer_facts(view: Document | None) -> list[tuple[str, str]]:
         ("Good until", day(view["valid_until"])),
         ("Served", figure("served_mw", " MW")),
         ("Load shed", figure("unserved_mw", " MW")),
-        ("Cost", figure("cost", " $/h")),
+        ("Cost", "" if view["cost"] is None else f"{fixed(float(view['cost']), 0)} $/h"),
         ("Above a proven bound", "" if gap is None else f"{number(100 * gap)} %"),
         ("AC power flow", view["ac"] or ""),
         ("Largest AC violation", figure("ac_violation", " p.u.")),
@@ -193,7 +193,11 @@ def device_body(view: Document) -> str:
         for run in view["runs"]
     ]
     asked = (
-        table(("Began", "Who asked: run", "By", "Answers", "Cost, epsilon", "Ended", "Id"), runs, "The last 50 runs.")
+        table(
+            ("Began", "Run", "By", "Answers", "Cost, epsilon", "Ended", "Id"),
+            runs,
+            f"Asked by the coordinator of fleet {view['fleet']}; the last 50 runs.",
+        )
         if runs
         else "<p>Nobody yet.</p>"
     )

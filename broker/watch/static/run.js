@@ -24,13 +24,14 @@ function axes(labels) {
   }));
 }
 
-function chart(place, labels, series, scales, data, old) {
+function chart(place, labels, series, scales, data, old, name) {
   old?.destroy();
   const width = Math.max(280, Math.min(place.clientWidth || 480, 900));
   const [x, y] = axes(labels);
   y.size = 62;
   x.size = 34;
   if (!labels[1]) y.labelSize = 0;
+  if (name) x.values = (_, splits) => splits.map((split) => name(split));
   const few = (_, splits) => splits.map((value) => (Math.abs(Math.log10(value) % 1) < 1e-9 ? value : null));
   if (scales.y?.distr === 3) [y.filter, y.grid.filter] = [few, few];
   const options = { width, height: 270, scales, axes: [x, y], series, cursor: { drag: { x: false, y: false } } };
@@ -64,9 +65,9 @@ function drawPrices() {
     `$/MWh of one more MW of load at ${entries.length} buses: least ${short(Math.min(...values))}, ` +
     `mean ${short(mean)}, most ${short(Math.max(...values))}.${cut}`;
   const dots = { label: "price", stroke: colour("noise"), width: 1, paths: () => null, points: { show: true, size: 6, fill: colour("noise") }, value: (_, v) => short(v) };
-  const label = (_, v) => (v === null ? "" : String(entries[v]?.[0] ?? ""));
+  const name = (no) => (no === null ? "" : String(entries[no]?.[0] ?? ""));
   const data = [entries.map((_, i) => i), values];
-  prices = chart(byId("prices"), ["bus", ""], [{ label: "bus", value: label }, dots], { x: { time: false } }, data, prices);
+  prices = chart(byId("prices"), ["bus", ""], [{ label: "bus", value: (_, no) => name(no) }, dots], { x: { time: false } }, data, prices, name);
 }
 
 function drawTable() {

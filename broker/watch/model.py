@@ -82,15 +82,18 @@ class Model:
 
     def _take(self, kind: str, name: str, message: Message) -> None:
         if kind in ("state", "status"):
-            known = self.reports.presences.keys() | self.reports.statuses.keys()
-            if name not in known and len(known) >= NODES:
+            presences, statuses = self.reports.presences, self.reports.statuses
+            if name not in presences and name not in statuses and max(len(presences), len(statuses)) >= NODES:
                 raise Malformed("more nodes than are shown")
             self.reports.take(kind, name, message.payload)
             self._unconfirmed.discard(name)
-            presence = self.reports.presences.get(name)
-            if not message.retained and message.payload and (kind == "status" or isinstance(presence, Birth)):
+            if (
+                not message.retained
+                and message.payload
+                and (kind == "status" or isinstance(presences.get(name), Birth))
+            ):
                 self._received[name] = self.clock()
-            report = self.reports.statuses.get(name)
+            report = statuses.get(name)
             if kind == "status" and report and self.history.take(report):
                 self._touch("runs")
         elif name == COORDINATOR and kind == "run":

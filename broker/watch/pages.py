@@ -81,10 +81,12 @@ def _row(row: Document) -> str:
 
 
 def _broker(broker: Document) -> str:
-    where = escape(broker["url"])
+    odd = f" · unreadable messages: {broker['unreadable']}" if broker["unreadable"] else ""
+    if broker["strangers"]:
+        odd += f" · somebody publishes as {', '.join(broker['strangers'])}: no name of a node"
     if broker["connected"]:
-        return f'<p id="broker">Connected to {where}</p>'
-    return f'<p id="broker" class="away">The broker {where} is away: {escape(broker["why"])}</p>'
+        return f'<p id="broker">{escape("Connected to " + broker["url"] + odd)}</p>'
+    return f'<p id="broker" class="away">{escape("Away: " + broker["url"] + ": " + broker["why"] + odd)}</p>'
 
 
 def _past(runs: Iterable[Document]) -> str:

@@ -81,8 +81,8 @@ class SimulatedFleet:
         self.settle()
 
 
-def birth(run: str = "") -> bytes:
-    return wire.encode(Birth(3, bytes.fromhex(run), Mark(b"l", 0), OFFERED))
+def birth(run: str = "", version: str = "0.2.0") -> bytes:
+    return wire.encode(Birth(3, bytes.fromhex(run), Mark(b"l", 0), replace(OFFERED, version=version)))
 
 
 RING = tuple((f"z{i}", f"z{i % 5 + 1}") for i in range(1, 6))

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from hushgrid.broker.watch.model import CONFIRM_S, NODES, POINTS, SILENT_S, STRANGERS, Model
+from hushgrid.broker.watch.model import CONFIRM_S, POINTS, SILENT_S, STRANGERS, Model
 from hushgrid.node import status, views, wire
 from hushgrid.node.status import moment
 from hushgrid.node.transport.link import Message
@@ -155,10 +155,13 @@ def test_a_status_that_cannot_be_read_leaves_the_one_before(model):
     assert model.fleet_view(2)["removed"] == ["z1"]
 
 
-def test_whoever_publishes_there_are_no_more_rows_than_are_shown(model):
-    for no in range(NODES + 5):
+def test_whoever_publishes_there_are_no_more_rows_than_are_shown(model, monkeypatch):
+    monkeypatch.setattr("hushgrid.broker.watch.model.NODES", 7)
+    for no in range(12):
         born(model, f"x{no}")
-    assert len(model.rows()) == NODES
+        say(model, f"x{no}")
+    assert len(model.rows()) == 7
+    assert model.unreadable == 10
 
 
 def test_the_residuals_of_a_run_are_kept_and_begin_anew_with_the_next(model):

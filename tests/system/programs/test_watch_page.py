@@ -104,7 +104,6 @@ def test_what_happens_in_a_fleet_of_200_is_on_the_page_within_two_seconds(watch,
     rows = "[...document.querySelectorAll('#nodes tbody tr')].filter(r => !r.hidden).map(r => r.cells[0].textContent)"
     assert page.value(rows) == ["d17"]
     assert page.value("document.querySelector('[data-filter=\"\"] b').textContent") == "201"
-    print({what: round(seconds, 2) for what, seconds in took.items()}, f"{watch.memory} kB")
     assert max(took.values()) < SOON_S
     assert watch.memory < MEMORY_KB
     assert page.console == []
@@ -129,7 +128,6 @@ def test_a_dead_broker_is_said_and_what_is_shown_is_marked_old_until_it_is_back(
     broker.start(broker.port)
     page.wait("document.body.classList.contains('stale')", lambda stale: not stale)
     flagged(page, "d1", "gone")  # nobody has come back to it
-    print(f"a dead broker {took:.2f} s")
 
 
 def test_a_page_whose_program_has_ended_says_that_it_is_old(watch, page):
@@ -163,7 +161,6 @@ def test_a_publisher_that_is_killed_is_gone_by_its_will(fleet, page):
         assert "gone" not in page.value(FLAGS.format("d200"))
         child.kill()
         took = flagged(page, "d200", "gone")
-    print(f"a killed publisher {took:.2f} s")
     assert took < 8.0
 
 
@@ -199,19 +196,20 @@ def test_a_burst_is_merged_into_at_most_four_events_a_second(watch, fleet):
     connection = http.client.HTTPConnection(watch.url.split("/")[2], timeout=PATIENCE)
     connection.request("GET", "/events/fleet")
     lines = connection.getresponse()
-    first = json.loads(lines.readline()[6:])
-    assert len(first["rows"]) == 201
-    events, seen, began = 0, 0, time.monotonic()
+    known: set[str] = set()
+    while len(known) < 201:
+        line = lines.readline()
+        known |= {row["node"] for row in json.loads(line[6:])["rows"]} if line.startswith(b"data:") else set()
+    events, last, began = 0, set(), time.monotonic()
     for no in range(100):
         for name in fleet.names:
-            fleet.report(name, run=run_id(2), epsilon_left=10.0 + no / 100)
+            fleet.report(name, run=run_id(2), epsilon_left=10.01 + no / 100)
     fleet.settle()
-    while seen < 200:
+    while len(last) < 200:
         line = lines.readline()
         if line.startswith(b"data:"):
             events += 1
-            view = json.loads(line[6:])
-            seen = sum(row["cells"]["budget"] == "11 of 20" for row in view["rows"]) or seen
+            last |= {row["node"] for row in json.loads(line[6:])["rows"] if row["cells"]["budget"] == "11 of 20"}
     assert events <= 4 * (time.monotonic() - began) + 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from threading import Event, Thread
 
 from hushgrid.broker.watch.model import Model
@@ -10,6 +11,7 @@ from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, Topics
 
 KEEPALIVE_S = 4  #: a broker that is there and says nothing is noticed within as long
+OFTEN, WITHIN_S = 3, 60.0  #: losses within as long, that are no accident
 TURN_S = 0.25  #: how often the thread looks whether it is to end
 
 
@@ -42,14 +44,23 @@ class Listener:
         self._stopping.set()
         self._thread.join()
 
+    def _why(self, lost: list[float]) -> str:
+        """Why the broker is away. Two programs of one identity end each other's connection, which no broker says."""
+        another = len(lost) >= OFTEN and time.monotonic() - lost[-OFTEN] < WITHIN_S
+        return self.link.why + (f" again and again: is another program connected as {WATCH}?" if another else "")
+
     def _run(self) -> None:
         link, model = self.link, self.model
+        lost: list[float] = []  # when the connection was lost
+        losses = 0
         while not self._stopping.is_set():
             messages = link.poll(TURN_S)
+            lost = [*lost, *[time.monotonic()] * (link.disconnects - losses)][-OFTEN:]
+            losses = link.disconnects
             with model.changed:
                 before = model.version
                 there = link.connected and not link.mute
-                model.link(there, "" if there else link.why, [topic for topic, _ in link.refused])
+                model.link(there, "" if there else self._why(lost), [topic for topic, _ in link.refused])
                 for message in messages:
                     model.take(message)
                 wanted = model.wanted()

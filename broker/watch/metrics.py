@@ -5,18 +5,18 @@ from __future__ import annotations
 from hushgrid.broker.watch.rows import seconds
 from hushgrid.kernels.types import Document
 
-#: (metric, key of a row, what it is). All are gauges.
+#: (metric, key of a row, what it is).
 GAUGES = (
     ("hushgrid_session", "session", "Starts of the node so far."),
     ("hushgrid_round", "round", "Round of the run under way, or of the last one."),
     ("hushgrid_rounds", "rounds", "Rounds of that run at most."),
     ("hushgrid_late_seconds", "late_s", "By how much the run is late, or for how long the node has been waited for."),
-    ("hushgrid_epsilon", "epsilon", "The whole budget of the window; without a window, of the life."),
-    ("hushgrid_epsilon_life", "lifetime", "The whole budget of the life, if it has a limit."),
+    ("hushgrid_epsilon", "epsilon", "The whole epsilon of the window; without a window, of the budget."),
+    ("hushgrid_epsilon_life", "lifetime", "The whole epsilon of the life of the ledger."),
+    ("hushgrid_data_age_seconds", "data_age_s", "Running time since the version of the node's data was declared."),
     ("hushgrid_epsilon_left", "epsilon_left", "Epsilon left in the window; without a window, in the budget."),
     ("hushgrid_epsilon_left_life", "epsilon_left_life", "Epsilon left in the life of the ledger."),
     ("hushgrid_window_seconds", "window_s", "Length of the window in running time."),
-    ("hushgrid_data_age_seconds", "data_age_s", "Age of the version of the data, in the device's running time."),
     ("hushgrid_certificate_days", "certificate_days", "Days until the node's certificate ends."),
 )
 MOMENTS = (
@@ -25,10 +25,13 @@ MOMENTS = (
     ("hushgrid_refused_timestamp_seconds", "refused_at", "When the node has refused last."),
     ("hushgrid_said_timestamp_seconds", "at", "When the node has last said how it is."),
 )
-#: Of the last answer, which the set-points in force are of.
-ANSWER = (
-    ("hushgrid_setpoints_timestamp_seconds", "at", "When the run of the set-points in force ended."),
-    ("hushgrid_setpoints_valid_until_timestamp_seconds", "valid_until", "When they count as old."),
+
+#: Of the fleet, as `watch` sees it: (metric, key of the facts, what it is).
+FLEET = (
+    ("hushgrid_broker_up", "broker_up", "Whether the broker is there."),
+    ("hushgrid_setpoints_age_seconds", "setpoints_age_s", "Time since the run of the set-points in force ended."),
+    ("hushgrid_setpoints_timestamp_seconds", "setpoints_at", "When the run of the set-points in force ended."),
+    ("hushgrid_setpoints_valid_until_timestamp_seconds", "setpoints_until", "When they count as old."),
 )
 
 
@@ -65,26 +68,29 @@ def text(facts: Document) -> str:
         ("hushgrid_refused_info", "refused", "Why the node has refused last, as a code."),
     ):
         family(name, description, [(labels(row, **{key: row[key]}), 1) for row in nodes if row[key] is not None])
-    family(
-        "hushgrid_intervals_total",
-        "Intervals by how they ended: answer, held, or why they were missed.",
-        [
-            (labels(row, outcome=word), count)
-            for row in nodes
-            for word, count in ((row["interval"] or {}).get("counts") or {}).items()
-        ],
-        "counter",
-    )
-    if "broker" in facts:
-        family("hushgrid_broker_up", "Whether the broker is there.", [(f'fleet="{_escaped(fleet)}"', facts["broker"])])
-    answer = facts.get("answer") or {}
-    if facts.get("setpoints_age_s") is not None:
-        age = [(f'fleet="{_escaped(fleet)}"', facts["setpoints_age_s"])]
-        family("hushgrid_setpoints_age_seconds", "Time since the run of the set-points in force ended.", age)
-    for name, key, description in ANSWER:
-        if answer.get(key) is not None:
-            family(name, description, [(f'fleet="{_escaped(fleet)}"', int(seconds(answer[key])))])
+    intervals = [(row, row["interval"]) for row in nodes if row["interval"] is not None]
+    counts = [
+        (labels(row, **_ended(key)), total) for row, last in intervals for key, total in sorted(last["counts"].items())
+    ]
+    family("hushgrid_intervals_total", "Intervals of the fleet by how they ended.", counts, "counter")
+    for name, key, description in (
+        ("hushgrid_interval_held", "held", "Zones that counted as they were last in the last interval."),
+        ("hushgrid_interval_absent", "absent", "Members that took no part in the last interval."),
+        ("hushgrid_interval_refused", "refused", "Members that refused in the last interval."),
+    ):
+        family(name, description, [(labels(row), len(last[key])) for row, last in intervals])
+    ends: list[tuple[str, float]] = [(labels(row), int(seconds(last["at"]))) for row, last in intervals]
+    family("hushgrid_interval_timestamp_seconds", "When the last interval ended.", ends)
+    fleet_alone = f'fleet="{_escaped(fleet)}"'
+    for name, key, description in FLEET:
+        if facts.get(key) is not None:
+            family(name, description, [(fleet_alone, facts[key])])
     return "".join(f"{line}\n" for line in out)
+
+
+def _ended(key: str) -> dict[str, str]:
+    """The labels of a count of `Interval.counts`: an outcome, or what an interval was missed for."""
+    return {"outcome": key, "cause": ""} if key in ("answer", "held") else {"outcome": "missed", "cause": key}
 
 
 def _escaped(value: str) -> str:

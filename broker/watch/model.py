@@ -153,12 +153,14 @@ class Model:
 
     def facts(self) -> Document:
         """The rows and what else the figures show."""
+        answer = self.answer
         return {
             "fleet": self.fleet,
             "nodes": self.rows(),
-            "broker": int(self.connected),
-            "answer": msgspec.to_builtins(self.answer, str_keys=True) if self.answer else None,
-            "setpoints_age_s": max(self.clock() - seconds(self.answer.at), 0.0) if self.answer else None,
+            "broker_up": int(self.connected),
+            "setpoints_age_s": round(max(self.clock() - seconds(answer.at), 0.0), 1) if answer else None,
+            "setpoints_at": round(seconds(answer.at)) if answer else None,
+            "setpoints_until": round(seconds(answer.valid_until)) if answer and answer.valid_until else None,
         }
 
     def fleet_view(self, since: int = 0) -> Document:

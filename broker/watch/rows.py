@@ -5,7 +5,7 @@ from __future__ import annotations
 import calendar
 import time
 
-import msgspec
+from msgspec import to_builtins
 
 from hushgrid.broker.watch.nodes import FleetNode
 from hushgrid.kernels.errors import printable
@@ -44,7 +44,7 @@ def _row(node: FleetNode, centre: FleetNode | None) -> Document:
         "due": report.due if report else None,
         "waits_for": list(report.waits_for) if report else [],
         "refuses": list(report.refuses) if report else [],
-        "interval": msgspec.to_builtins(report.interval) if report and report.interval else None,
+        "interval": to_builtins(report.interval) if report and report.interval else None,
         "epsilon": report.epsilon if report else None,
         "lifetime": report.lifetime if report else None,
         "epsilon_left": report.epsilon_left if report else offered.budget_left if offered else None,

@@ -186,8 +186,8 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/events/device" and device is not None:
             self._stream(device.changes(self.site.stopping, BEAT_S))
         elif path in STREAMS and model is not None:
-            view, more = STREAMS[path]
-            self._stream(more(document) for document in events(model, view, self.site.stopping))
+            viewed, more = STREAMS[path]
+            self._stream(more(document) for document in events(model, viewed, self.site.stopping))
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
 

@@ -175,8 +175,8 @@ def test_a_run_without_a_graph_is_drawn_as_a_star_and_a_large_one_is_counted(mod
 
 def test_the_figures_are_prometheus_text(server):
     families = {family.name: family for family in text_string_to_metric_families(ask(server, "/metrics")[1])}
-    ended = {sample.labels["outcome"]: sample.value for sample in families["hushgrid_intervals"].samples}
-    assert ended == {"answer": 3, "absent": 1}
+    ended = {s.labels["outcome"] + s.labels["cause"]: s.value for s in families["hushgrid_intervals"].samples}
+    assert ended == {"answer": 3, "missedabsent": 1}
     assert families["hushgrid_intervals"].type == "counter"
     assert families["hushgrid_broker_up"].samples[0].value == 1
     assert 190 < families["hushgrid_setpoints_age_seconds"].samples[0].value < 400

@@ -13,6 +13,9 @@ from contextlib import closing
 
 import pytest
 
+from hushgrid.broker.watch.listener import Listener
+from hushgrid.broker.watch.model import Model
+from hushgrid.node.config.watch import WatchConfig
 from tests.support.daemons.deployed_fleet import (
     HUSHGRID,
     PATIENCE,
@@ -147,6 +150,16 @@ def test_on_a_terminal_the_table_is_kept_up_to_date(fleet, stack, command):
     wait_for(r"z3 +idle")
     child.terminate()
     assert child.wait(PATIENCE) == 0
+
+
+def test_two_watchers_of_one_identity_are_named_as_the_reason_why_the_broker_is_away(fleet, stack):
+    models = [Model("demo", fleet.url) for _ in range(2)]
+    for model in models:
+        listener = Listener(WatchConfig(fleet="demo", broker=fleet.url), model)
+        listener.start()
+        stack.callback(listener.stop)
+    with models[0].changed:
+        assert models[0].changed.wait_for(lambda: "is another program connected as watch?" in models[0].why, PATIENCE)
 
 
 WRONG = [

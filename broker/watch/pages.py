@@ -61,7 +61,7 @@ def fleet(view: Document, shown: Shown) -> str:
     extra = '<th scope="col" class="strip">Last 50 runs</th><th scope="col" class="spoke">Last heard</th>'
     body = "\n".join(_row(row) for row in rows)
     return shell(
-        "watch",
+        "fleet",
         view["fleet"],
         "fleet",
         f"{_broker(view['broker'])}"

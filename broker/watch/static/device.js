@@ -12,7 +12,7 @@ async function again() {
 }
 
 function ages() {
-  for (const age of document.querySelectorAll(".age")) age.textContent = `They are of ${ago(Number(age.dataset.at))}.`;
+  for (const age of document.querySelectorAll(".age")) age.textContent = `They are ${ago(Number(age.dataset.at)).replace(" ago", "")} old.`;
 }
 
 listen("/events/device", async (view) => {

@@ -106,5 +106,5 @@ def amount(rest: float | None, limit: float | None) -> str:
 
 
 def day(moment: str | None) -> str:
-    """A moment of a status as it is read: day and minute, UTC."""
-    return "" if moment is None else moment[:16].replace("T", " ")
+    """A moment of a status as it is read: day and minute, UTC, on one line."""
+    return "" if moment is None else f"{moment[:10]} {moment[11:16]}".replace("-", "\u2011")

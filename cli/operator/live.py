@@ -12,7 +12,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Document
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
     from hushgrid.node.config.watch import WatchConfig
 
@@ -54,23 +54,23 @@ def live(config: WatchConfig) -> int:
     return 0
 
 
-def table(view: Document) -> Table:
+def table(view: Document) -> Group:
     """A view of a fleet as a table: every text plain, in which a terminal finds no command."""
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     from hushgrid.broker.watch.display import COLUMNS
 
     rows, broker = view["rows"], view["broker"]
+    head = Text(f"{view['fleet']} on {broker['url']}, {time.strftime('%H:%M:%S', time.gmtime(view['now']))} UTC")
+    if not broker["connected"]:
+        head.append(f"\nthe broker is away: {broker['why']}. What is shown is old.", style="bold red")
     used = [key for key in COLUMNS if any(row["cells"][key] for row in rows)] or ["node"]
-    head = f"{view['fleet']} on {broker['url']}, {time.strftime('%H:%M:%S', time.gmtime(view['now']))} UTC"
-    away = "" if broker["connected"] else f"\nthe broker is away: {broker['why']}. What is shown is old."
-    made = Table(
-        title=Text(head + away, style="" if broker["connected"] else "bold red"), title_justify="left", box=None
-    )
+    drawn = Table(box=None)
     for key in used:
-        made.add_column(COLUMNS[key], no_wrap=key != "now", overflow="ellipsis")
+        drawn.add_column(COLUMNS[key], no_wrap=key != "now", overflow="ellipsis")
     for row in rows:
         style = next((COLOURS[flag] for flag in row["flags"]), "") if broker["connected"] else "dim"
-        made.add_row(*(Text(row["cells"][key]) for key in used), style=style)
-    return made
+        drawn.add_row(*(Text(row["cells"][key]) for key in used), style=style)
+    return Group(head, drawn)

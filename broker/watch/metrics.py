@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hushgrid.broker.watch.rows import seconds
 from hushgrid.kernels.types import Document
 
@@ -49,7 +51,7 @@ def text(facts: Document) -> str:
 
     out: list[str] = []
 
-    def family(name: str, description: str, samples: list[tuple[str, float]], kind: str = "gauge") -> None:
+    def family(name: str, description: str, samples: Sequence[tuple[str, float]], kind: str = "gauge") -> None:
         if samples:
             out.extend((f"# HELP {name} {description}", f"# TYPE {name} {kind}"))
             out.extend(f"{name}{{{label}}} {value!r}" for label, value in samples)
@@ -79,7 +81,7 @@ def text(facts: Document) -> str:
         ("hushgrid_interval_refused", "refused", "Members that refused in the last interval."),
     ):
         family(name, description, [(labels(row), len(last[key])) for row, last in intervals])
-    ends: list[tuple[str, float]] = [(labels(row), int(seconds(last["at"]))) for row, last in intervals]
+    ends = [(labels(row), int(seconds(last["at"]))) for row, last in intervals]
     family("hushgrid_interval_timestamp_seconds", "When the last interval ended.", ends)
     fleet_alone = f'fleet="{_escaped(fleet)}"'
     for name, key, description in FLEET:

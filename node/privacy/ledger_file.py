@@ -238,7 +238,7 @@ class LedgerFile:
                 copy.execute("PRAGMA synchronous = OFF")
                 copy.execute("DELETE FROM meta WHERE key IN ('open', 'log')")
                 _without_keys(copy)
-                copy.execute("UPDATE meta SET value = 0.0 WHERE key = 'ran'")
+                copy.execute("UPDATE meta SET value = 0.0 WHERE key IN ('ran', 'declared')")
                 for table in ("spend", "past"):
                     copy.execute(f"UPDATE {table} SET ran = 0.0")
 

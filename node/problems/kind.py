@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -57,6 +57,20 @@ class RunFacts(NamedTuple):
     quality: str | None  #: the coordinator's verdict, if it says so
     version: int  #: of the device's data
     age: float | None  #: s of running time since the data of this version were read; None if the device does not know
+
+
+#: The error of a model x (d,) on public rows that nobody has learned from; None if the model is not finite.
+Tests = Callable[[Vector], float | None]
+
+
+class Ended(NamedTuple):
+    """How a run around a coordinator has ended there: what its view is made of, all of it from messages."""
+
+    state: Any  #: the coordinator's last state
+    z: Mapping[str, Vector]  #: what each member said last of what it shares
+    residual: float | None  #: consensus residual of the last round
+    met: bool  #: whether `run.stop` was met
+    tests: Tests | None  #: of models, if the scenario names rows for it
 
 
 FEW = 1024  #: numbers of an outcome that a JSON document has; more stand in an archive only
@@ -399,6 +413,12 @@ class Kind(ABC):
         """Why real devices cannot solve this problem, whose data are with the program that makes the plan; None if they
         can.
         """
+
+    def tests(self, problem: Any, public: Any) -> Tests | None:
+        """What tells how good a model is on public rows, from a scenario's problem and its public part; None if nothing
+        does. Raises InputError.
+        """
+        return None
 
     def left_out(self, problem: Any) -> list[str]:
         """What its data hold and the problem has not, a line each."""

@@ -13,7 +13,6 @@ import numpy as np
 from hushgrid.broker.report import quality
 from hushgrid.broker.simulation.problems.base import Finished
 from hushgrid.broker.simulation.problems.cache import once
-from hushgrid.broker.simulation.problems.held_out import KEY, HeldOut
 from hushgrid.broker.simulation.problems.masks import identities, maker, makers, saved
 from hushgrid.broker.simulation.problems.on_graph import GraphSetup
 from hushgrid.broker.simulation.recorders.answers import last_answers
@@ -34,6 +33,7 @@ from hushgrid.node.problems.records.data import Arrays, Data, Loaded, load
 from hushgrid.node.problems.records.device import Rows, public
 from hushgrid.node.problems.records.files import read_npz
 from hushgrid.node.problems.records.gate import lattice_of
+from hushgrid.node.problems.records.held_out import KEY, HeldOut
 from hushgrid.node.wire import COORDINATOR
 
 if TYPE_CHECKING:

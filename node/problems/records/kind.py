@@ -14,7 +14,7 @@ from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.node.problems.feed import Feed
-from hushgrid.node.problems.kind import Device, DeviceFile, Outcome, Plan, ScenarioSections
+from hushgrid.node.problems.kind import Device, DeviceFile, Outcome, Plan, ScenarioSections, Tests
 from hushgrid.node.problems.masking import masks_of, numbers
 from hushgrid.node.problems.on_graph import GraphKind, induced
 from hushgrid.node.problems.records.section import (
@@ -90,6 +90,14 @@ class Records(GraphKind):
                 f"{file}: problem.{wrong}: found a value, expected none "
                 f"({algorithm.name} minimises {minimised(algorithm)}; l2 of the problem is a part of f_i)"
             )
+
+    def tests(self, problem: DataProblem, public: DataPlan) -> Tests | None:
+        if problem.test is None:
+            return None
+        from hushgrid.node.problems.records.held_out import HeldOut
+
+        rows = HeldOut(problem, public.features, public.classes)
+        return lambda x: rows.errors(x[None])[0]
 
     def check_questions(self, problem: DataProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
         """Private minimisers are of logistic regression, by output perturbation of softmax too, |a| <= 1."""

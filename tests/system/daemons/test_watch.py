@@ -76,6 +76,19 @@ def test_a_killed_daemon_is_gone_when_its_will_comes_and_the_figures_say_so(flee
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_page_of_the_run_shows_what_a_real_coordinator_says_of_run_and_answer(fleet, tmp_path, stack):
+    daemons = [fleet.node(z) for z in ZONES]
+    _, port = watch(tmp_path, stack, "--broker", fleet.url, "--fleet", "demo")
+    assert "no run has been seen yet" in read(port, "/run")
+    coordinator = fleet.coordinator()
+    page, _ = until(port, "/run", lambda page: "<dt>State</dt><dd>done</dd>" in page and "<dt>Outcome</dt>" in page)
+    assert "<dd>consensus-admm (star)</dd>" in page
+    assert "<dt>Served</dt>" in page
+    assert "<dt>Nodes</dt><dd>3</dd>" in page
+    assert "hushgrid_setpoints_age_seconds" in read(port, "/metrics")
+    assert [daemon.child.poll() for daemon in (*daemons, coordinator)] == [None] * 4
+
+
 def test_promtool_takes_the_alert_rules():
     if (promtool := shutil.which("promtool")) is None:
         pytest.skip("promtool is not installed")

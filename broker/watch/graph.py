@@ -6,7 +6,6 @@ from functools import lru_cache
 
 from hushgrid.broker.report.drawings.gridmap import Drawing, Network, Shape
 from hushgrid.kernels.types import Document
-from hushgrid.node.wire import COORDINATOR
 
 DRAWN = 300  #: nodes at most; the layout needs a few dense matrices of this order
 SHAPE = Shape(width=720.0, low=0.4, high=0.8, most=190.0)
@@ -15,13 +14,8 @@ Edge = tuple[str, str]
 
 
 @lru_cache(maxsize=2)
-def placed(edges: tuple[Edge, ...], names: tuple[str, ...]) -> Document:
-    """{width, height, radius, nodes: {name: [x, y]}, edges}: of a graph; without edges, of a star of these names.
-
-    Of more nodes than can be drawn only their number, as `many`.
-    """
-    if not edges:
-        edges = tuple((COORDINATOR, name) for name in names)
+def placed(edges: tuple[Edge, ...]) -> Document:
+    """{width, height, radius, nodes: {name: [x, y]}, edges}; of more nodes than are drawn their number, as `many`."""
     nodes = tuple(dict.fromkeys(name for edge in edges for name in edge))
     if len(nodes) > DRAWN or not nodes:
         return {"many": len(nodes)}

@@ -109,6 +109,8 @@ class Model:
         self.run = view
         self._touch("run")
         if view is not None and view.residual is not None:
+            if self._points and self._points[-1][1][0] == view.round:
+                self._points.pop()
             self._points.append((self.version, (view.round, view.residual)))
             if len(self._points) > POINTS:
                 self._points = self._points[::2]
@@ -178,7 +180,6 @@ class Model:
         self._make()
         view = self._head(since)
         view["gone"] = [row["node"] for _, row in self._rows.values() if not row["there"]]
-        view["names"] = [row["node"] for _, row in self._rows.values() if row["node"] != COORDINATOR]
         if max(self._parts["run"], self._parts["series"]) > since:
             view["run"] = msgspec.to_builtins(self.run) if self.run else None
             begun = self._parts["series"] > since
@@ -186,7 +187,19 @@ class Model:
             view["begun"] = begun
         if self._parts["answer"] > since:
             view["answer"] = msgspec.to_builtins(self.answer, str_keys=True) if self.answer else None
+        if "run" in view or "answer" in view:
+            view["edges"] = self._edges()
         return view
+
+    def _edges(self) -> list[tuple[str, str]]:
+        """Of the plan's graph; without one those that have flows; else of the star around the coordinator."""
+        if self.run is not None and self.run.edges:
+            return list(self.run.edges)
+        names = [name for name in self._rows if name != COORDINATOR]
+        ties = self.answer.tie_flows if self.answer else {}
+        splits = ((tie[:no], tie[no + 1 :]) for tie in ties for no, letter in enumerate(tie) if letter == "-")
+        flows = [(a, b) for a, b in splits if a in self._rows and b in self._rows]
+        return flows or [(COORDINATOR, name) for name in names]
 
     def _head(self, since: int) -> Document:
         view: Document = {"version": self.version, "now": round(self.clock(), 1), "whole": since == 0}

@@ -252,11 +252,10 @@ def with_graph(view: Document) -> Document:
     """A view of a run with what its page shows: pairs of words, and the places of the graph's nodes."""
     if "answer" in view:
         view["answer_facts"] = pages.answer_facts(view["answer"])
-    names = tuple(view.pop("names"))
     if "run" in view:
-        run = view["run"]
-        view["facts"] = pages.run_facts(run)
-        view["graph"] = placed(tuple(map(tuple, run.pop("edges") if run else ())), names)
+        view["facts"] = pages.run_facts(view["run"])
+    if "edges" in view:
+        view["graph"] = placed(tuple(view.pop("edges")))
     return view
 
 

@@ -40,11 +40,11 @@ function chart(place, labels, series, scales, data, old, name) {
 
 function drawResidual() {
   const shown = points.filter(([, value]) => value > 0);
-  byId("residual-note").textContent = shown.length
+  byId("residual-note").textContent = shown.length > 1
     ? "On a logarithmic scale. It falls as the nodes come to agree."
-    : "No residual has been seen: this pattern's coordinator sees none, or no run is under way.";
-  byId("residual").hidden = !shown.length;
-  if (!shown.length) return;
+    : "Fewer than two residuals have been seen: this pattern's coordinator sees none, the run was short, or none is under way.";
+  byId("residual").hidden = shown.length < 2;
+  if (shown.length < 2) return;
   const data = [shown.map(([round]) => round), shown.map(([, value]) => value)];
   if (residual) residual.setData(data);
   else {
@@ -160,8 +160,8 @@ listen("/events/run", (view) => {
       residual?.destroy();
       residual = null;
     }
-    ({ run, graph } = view);
-    points = view.begun ? view.points : [...points, ...view.points];
+    run = view.run;
+    points = [...new Map(view.begun ? view.points : [...points, ...view.points])]; // of a round the last
     facts(byId("run"), view.facts);
     drawResidual();
   }
@@ -171,6 +171,7 @@ listen("/events/run", (view) => {
     drawPrices();
     drawTable();
   }
+  if (view.graph) graph = view.graph;
   if ("run" in view || "answer" in view || [...gone].join() !== before) drawGraph();
 });
 

@@ -167,10 +167,20 @@ def test_the_events_of_a_page_begin_with_all_of_it(server):
 
 def test_a_run_without_a_graph_is_drawn_as_a_star_and_a_large_one_is_counted(model, server):
     model.take(Message(model.topics.run(), views.encode(run_view(edges=(), edges_in_all=0)), False))
+    model.take(Message(model.topics.answer(), views.encode(answer_view(tie_flows={})), False))
     assert event(server, "/events/run")["graph"]["edges"] == [["coordinator", "z1"]]
     edges = tuple((f"a{no}", f"a{no + 1}") for no in range(400))
     model.take(Message(model.topics.run(), views.encode(run_view(edges=edges)), False))
     assert event(server, "/events/run")["graph"] == {"many": 401}
+
+
+def test_the_zones_of_a_star_are_drawn_by_the_flows_between_them(model, server):
+    for name in ("z-2", "z1-z"):
+        model.take(Message(model.topics.state(name), birth(), False))
+    model.take(Message(model.topics.run(), views.encode(run_view(edges=(), edges_in_all=0)), False))
+    flows = {"z1-z-2": 3.5, "z1-z-z1": 1.0, "x-y": 1.0}
+    model.take(Message(model.topics.answer(), views.encode(answer_view(tie_flows=flows)), False))
+    assert event(server, "/events/run")["graph"]["edges"] == [["z1", "z-2"], ["z1-z", "z1"]]
 
 
 def test_the_figures_are_prometheus_text(server):

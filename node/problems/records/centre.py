@@ -17,7 +17,7 @@ from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.problems.kind import Ended, Plan
 from hushgrid.node.problems.masking import numbers
 
-Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
+Table = tuple[Sequence[str], list[tuple[object, ...]]]  #: columns, and rows
 
 
 def centre(plan: Plan, source: str, warm: str = "") -> ServerContext:

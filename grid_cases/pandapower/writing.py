@@ -1,14 +1,8 @@
-"""Networks of pandapower, in and out, by its own converters to and from MATPOWER's tables (extra `pandapower`).
-
-Its network file (.json) names Python classes that pandapower makes again as it reads: read only files you trust.
-"""
+"""From a case, or a dispatch, to a network of pandapower."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from copy import deepcopy
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,67 +10,8 @@ from typing import Any
 import numpy as np
 
 from hushgrid.grid_cases.case import Case, Floats
-from hushgrid.grid_cases.matpower_parser import Value
-from hushgrid.grid_cases.tables import from_fields
+from hushgrid.grid_cases.pandapower.network import check_installed, line, quiet
 from hushgrid.kernels.errors import InputError
-
-_UNLIMITED = 1e9 * (1 - 1e-9)  #: MW or MVAr by which pandapower says that there is no limit
-_NO_RATING = 1e4  #: p.u. of a line, above which a rating stands for none
-_LIMITS = ("min_p_mw", "max_p_mw", "min_q_mvar", "max_q_mvar")
-_UNKNOWN = ("bus_dc", "branch_dc", "tcsc", "svc", "ssc", "vsc", "source_dc")  #: tables of devices that a case has not
-_ASYMMETRIC = ("branch_r_asym", "branch_x_asym", "branch_g_asym", "branch_b_asym")
-
-
-def read(path: Path) -> Case:
-    """The case in a network file that pandapower wrote (`pandapower.to_json`).
-
-    Raises InputError if pandapower is not installed, cannot read the file, or the network holds what a case cannot.
-    """
-    _check_installed(str(path))
-    import pandapower
-
-    if not path.is_file():
-        raise InputError(f"case: {str(path)!r}: found no such file, expected a network file of pandapower")
-    try:
-        net = pandapower.from_json(str(path))
-    except Exception as error:  # whatever its decoder and the classes it makes can raise
-        raise InputError(f"case: {path}: {_line(error)}, expected a network file of pandapower") from None
-    if not isinstance(net, pandapower.pandapowerNet):
-        raise InputError(f"case: {path}: found {type(net).__name__}, expected a network file of pandapower")
-    return from_pandapower(net, path.stem, str(path))
-
-
-def from_pandapower(net: Any, name: str, where: str | None = None) -> Case:
-    """The case of a pandapower network: its elements in service, transformers as pandapower's power flow sees them.
-
-    A bus has pandapower's index as its number; buses joined by closed switches are one, under the lowest index. Rows of
-    generators and lines count them in the order of pandapower's conversion. The network itself is left as it is.
-    Raises InputError.
-    """
-    where = where or name
-    ppc, net = _converted(net, where)
-    bus, gen, branch = (np.array(np.real(ppc[table]), np.float64) for table in ("bus", "gen", "branch"))
-    mva = float(ppc["baseMVA"])
-    _refuse_unknown(ppc, where)
-    # The conductance of iron in transformers stands beside the branches: half at each end, as a shunt.
-    conductance = np.array(ppc.get("branch_g", np.zeros(0)))
-    if len(conductance):
-        g = (conductance if len(conductance) == len(branch) else conductance[ppc["internal"]["branch_is"]]) * mva / 2
-        ends = branch[:, :2].astype(np.int64)
-        np.add.at(bus[:, 4], ends[:, 0], g / np.where(branch[:, 8] == 0, 1, branch[:, 8]) ** 2)
-        np.add.at(bus[:, 4], ends[:, 1], g)
-    numbers = _numbers(net, len(bus))
-    bus[:, 0] = numbers
-    gen[:, 0] = numbers[gen[:, 0].astype(np.int64)]
-    branch[:, :2] = numbers[branch[:, :2].astype(np.int64)]
-    limits = gen[:, [3, 4, 8, 9]]
-    gen[:, [3, 4, 8, 9]] = np.where(np.abs(limits) >= _UNLIMITED, np.copysign(np.inf, limits), limits)
-    branch[branch[:, 5] > _NO_RATING * mva, 5] = 0
-    tables = {"bus": bus[:, :13], "gen": gen[:, :10], "branch": branch[:, :13]}
-    if len(net.poly_cost) or len(net.pwl_cost):  # else pandapower's own 1 $/MWh for every generator
-        tables["gencost"] = np.nan_to_num(np.real(ppc["gencost"]))
-    fields = {field: Value(0, rows=[(0, row) for row in table.tolist()]) for field, table in tables.items()}
-    return from_fields({"version": Value(0, scalar="2"), "baseMVA": Value(0, scalar=mva)} | fields, name, where)
 
 
 def to_pandapower(case: Case, p_g: Floats | None = None, q_g: Floats | None = None, v: Floats | None = None) -> Any:
@@ -88,10 +23,10 @@ def to_pandapower(case: Case, p_g: Floats | None = None, q_g: Floats | None = No
     pandapower does not have is lost: limits of angle differences, the constant part of a piecewise-linear cost, and
     what `held_parts` names. Raises InputError if pandapower is not installed.
     """
-    _check_installed(case.name)
+    check_installed(case.name)
     from pandapower.converter.pypower.from_ppc import from_ppc
 
-    with _quiet():
+    with quiet():
         net = from_ppc(_tables(case, p_g, q_g, v), f_hz=50, check_costs=False)
     net.ext_grid["controllable"] = True  # an optimal power flow may then choose its voltage too
     return net
@@ -106,7 +41,7 @@ def solved(case: Case, generation: Rows, buses: Rows, lines: Rows) -> Any:
     The load of a bus is what reaches it and does not leave it: generation less the flows into its lines and shunts.
     Raises InputError if pandapower is not installed, or its power flow finds no solution.
     """
-    _check_installed(case.name)
+    check_installed(case.name)
     import pandapower
 
     base, number = case.base_mva, case.index
@@ -121,10 +56,10 @@ def solved(case: Case, generation: Rows, buses: Rows, lines: Rows) -> Any:
     served = replace(case.buses, p_d=load[:, 0], q_d=load[:, 1])
     net = to_pandapower(replace(case, buses=served), p_g, q_g, v)
     try:
-        with _quiet():
+        with quiet():
             pandapower.runpp(net, calculate_voltage_angles=True, init="flat")
     except Exception as error:  # of its own kinds
-        raise InputError(f"{case.name}: {_line(error)}, expected a dispatch with a power flow") from None
+        raise InputError(f"{case.name}: {line(error)}, expected a dispatch with a power flow") from None
     return net
 
 
@@ -213,67 +148,3 @@ def _gencost(case: Case) -> Floats:
     return table
 
 
-def _converted(net: Any, where: str) -> tuple[dict[str, Any], Any]:
-    """pandapower's tables for an optimal power flow, and the copy of the network they were made from."""
-    _check_installed(where)
-    from pandapower.converter.pypower.to_ppc import to_ppc
-
-    net = deepcopy(net)
-    if len(net.dcline) and net.dcline.in_service.any():
-        raise InputError(f"{where}: found dc lines in net.dcline, expected none (a MATPOWER file may have them)")
-    missing = [column for column in _LIMITS if len(net.gen) and column not in net.gen]
-    if missing:
-        raise InputError(f"{where}: found no column {missing[0]} in net.gen, expected limits of the generators")
-    for column, none in (("min_vm_pu", 0.0), ("max_vm_pu", 2.0)):  # as pandapower takes them
-        if column not in net.bus:
-            net.bus[column] = none
-    try:
-        with _quiet():
-            return to_ppc(net, init="flat", mode="opf", trafo_model="t", take_slack_vm_limits=False), net
-    except Exception as error:
-        raise InputError(f"{where}: pandapower cannot convert it ({_line(error)}), expected another network") from None
-
-
-def _refuse_unknown(ppc: dict[str, Any], where: str) -> None:
-    for table in _UNKNOWN:
-        if len(ppc.get(table, ())):
-            raise InputError(f"{where}: found elements in {table}, expected a network of alternating current without")
-    for column in _ASYMMETRIC:
-        if np.any(ppc.get(column, 0)):
-            raise InputError(f"{where}: found {column}, expected branches that are the same from both ends")
-
-
-def _numbers(net: Any, count: int) -> Any:
-    """The bus number of each row of the converted table: the lowest index of its buses, or a number above all."""
-    lookup = net._pd2ppc_lookups["bus"]
-    numbers = np.full(count, -1, np.int64)
-    for index in sorted(net.bus.index[net.bus.in_service], reverse=True):
-        if 0 <= lookup[index] < count:
-            numbers[lookup[index]] = index
-    inner = np.flatnonzero(numbers < 0)  # star points of transformers with three windings, open ends of lines
-    numbers[inner] = int(net.bus.index.max()) + 1 + np.arange(len(inner))
-    return numbers
-
-
-def _check_installed(where: str) -> None:
-    try:
-        import pandapower  # noqa: F401
-    except ImportError:
-        raise InputError(
-            f"{where}: found no module pandapower, expected it for its networks (pip install 'hushgrid[pandapower]')"
-        ) from None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without pandapower's remarks on limits and costs that it fills in."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        yield
-    finally:
-        logging.disable(before)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

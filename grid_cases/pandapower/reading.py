@@ -1,0 +1,206 @@
+"""From a network of pandapower to a case."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushgrid.grid_cases.case import Case, Floats, Ints
+from hushgrid.grid_cases.elements.parts import NO_COORDINATES, Coordinates
+from hushgrid.grid_cases.matpower_parser import Value
+from hushgrid.grid_cases.pandapower.network import SIMBENCH, check_installed, in_order, line, open_network, quiet
+from hushgrid.grid_cases.tables import from_fields
+from hushgrid.kernels.errors import InputError
+
+_UNLIMITED = 1e9 * (1 - 1e-9)  #: MW or MVAr by which pandapower says that there is no limit
+_NO_RATING = 1e4  #: p.u. of a line, above which a rating stands for none
+_UNKNOWN = ("bus_dc", "branch_dc", "tcsc", "svc", "ssc", "vsc", "source_dc")  #: tables of devices that a case has not
+_ASYMMETRIC = ("branch_r_asym", "branch_x_asym", "branch_g_asym", "branch_b_asym")
+_TYPE, _REFERENCE, _ISOLATED = 1, 3, 4  #: column of bus types, and two of them
+
+
+def read(name: str) -> Case:
+    """The case in a network file that pandapower wrote (`pandapower.to_json`), or of a code of SimBench.
+
+    Raises InputError if pandapower is not installed, cannot read the file, or the network holds what a case cannot.
+    """
+    net = open_network(name, "case")
+    return from_pandapower(net, name.removeprefix(SIMBENCH) if name.startswith(SIMBENCH) else Path(name).stem, name)
+
+
+def from_pandapower(net: Any, name: str, where: str | None = None) -> Case:
+    """The case of a pandapower network: its elements in service, transformers as pandapower's power flow sees them.
+
+    A bus has pandapower's index as its number; buses joined by closed switches are one, under the lowest index. Rows of
+    generators and lines count them in the order of pandapower's conversion. Of several islands the largest with an
+    external grid is kept, and the case names the others. A generator without limits gives from 0 to its rated power
+    (sn_mva, or p_mw if it has none), or takes as much if its p_mw is negative, and as much reactive power either way;
+    an external grid without limits gives and takes anything. The network itself is left as it is. Raises InputError.
+    """
+    where = where or name
+    ppc, net = _converted(net, where)
+    bus, gen, branch = (np.array(np.real(ppc[table]), np.float64) for table in ("bus", "gen", "branch"))
+    mva = float(ppc["baseMVA"])
+    _refuse_unknown(ppc, where)
+    # The conductance of iron in transformers stands beside the branches: half at each end, as a shunt.
+    conductance = np.array(ppc.get("branch_g", np.zeros(0)))
+    if len(conductance):
+        g = (conductance if len(conductance) == len(branch) else conductance[ppc["internal"]["branch_is"]]) * mva / 2
+        ends = branch[:, :2].astype(np.int64)
+        np.add.at(bus[:, 4], ends[:, 0], g / np.where(branch[:, 8] == 0, 1, branch[:, 8]) ** 2)
+        np.add.at(bus[:, 4], ends[:, 1], g)
+    numbers = _numbers(net, len(bus))
+    _keep_largest_island(bus, gen, branch)
+    omitted = tuple(_islands_left_out(bus, gen, branch, numbers))
+    bus[:, 0] = numbers
+    gen[:, 0] = numbers[gen[:, 0].astype(np.int64)]
+    branch[:, :2] = numbers[branch[:, :2].astype(np.int64)]
+    limits = gen[:, [3, 4, 8, 9]]
+    gen[:, [3, 4, 8, 9]] = np.where(np.abs(limits) >= _UNLIMITED, np.copysign(np.inf, limits), limits)
+    branch[branch[:, 5] > _NO_RATING * mva, 5] = 0
+    tables = {"bus": bus[:, :13], "gen": gen[:, :10], "branch": branch[:, :13]}
+    if len(net.poly_cost) or len(net.pwl_cost):  # else pandapower's own 1 $/MWh for every generator
+        tables["gencost"] = np.nan_to_num(np.real(ppc["gencost"]))
+    fields = {field: Value(0, rows=[(0, row) for row in table.tolist()]) for field, table in tables.items()}
+    head = {"version": Value(0, scalar="2"), "baseMVA": Value(0, scalar=mva)}
+    case = from_fields(head | fields, name, where)
+    return replace(case, omitted=omitted, coordinates=_coordinates(net, case))
+
+
+def _converted(net: Any, where: str) -> tuple[dict[str, Any], Any]:
+    """pandapower's tables for an optimal power flow, and the copy of the network they were made from."""
+    check_installed(where)
+    from pandapower.converter.pypower.to_ppc import to_ppc
+
+    if len(net.dcline) and net.dcline.in_service.any():
+        raise InputError(f"{where}: found dc lines in net.dcline, expected none (a MATPOWER file may have them)")
+    if not len(net.ext_grid) and not (len(net.gen) and net.gen.slack.any()):
+        raise InputError(f"{where}: found no external grid in net.ext_grid, expected one")
+    try:
+        net = in_order(net)
+        _limit(net)
+        with quiet():
+            return to_ppc(net, init="flat", mode="opf", trafo_model="t", take_slack_vm_limits=False), net
+    except Exception as error:
+        raise InputError(f"{where}: pandapower cannot convert it ({line(error)}), expected another network") from None
+
+
+def _limit(net: Any) -> None:
+    """Limits for the buses and generators that have none, as `from_pandapower` says."""
+    for column, none in (("min_vm_pu", 0.0), ("max_vm_pu", 2.0)):  # as pandapower takes them
+        if column not in net.bus:
+            net.bus[column] = none
+        net.bus[column] = net.bus[column].fillna(none)
+    for table in (net.gen, net.sgen):
+        if not len(table):
+            continue
+        power = table.p_mw.to_numpy(np.float64)
+        rated = table.sn_mva.to_numpy(np.float64) if "sn_mva" in table else np.full(len(table), np.nan)
+        size = np.where(np.isfinite(rated) & (rated > 0), rated, np.abs(power))
+        takes = power < 0
+        usual = {
+            "min_p_mw": np.where(takes, -size, 0.0),
+            "max_p_mw": np.where(takes, 0.0, size),
+            "min_q_mvar": -size,
+            "max_q_mvar": size,
+        }
+        for column, values in usual.items():
+            limits = table[column].to_numpy(np.float64) if column in table else np.full(len(table), np.nan)
+            table[column] = np.where(np.isnan(limits), values, limits)
+
+
+def _components(bus: Floats, branch: Floats) -> Ints:
+    """The lowest row of the buses that lines in service join to each bus, (buses,); rows, not numbers."""
+    ends, island = branch[branch[:, 10] > 0, :2].astype(np.int64), np.arange(len(bus))
+    while True:
+        least = island.copy()
+        for a, b in ((0, 1), (1, 0)):
+            np.minimum.at(least, ends[:, a], island[ends[:, b]])
+        least = least[least]
+        if np.array_equal(least, island):
+            return island
+        island = least
+
+
+def _keep_largest_island(bus: Floats, gen: Floats, branch: Floats) -> None:
+    """Buses outside of the largest island with a reference bus become isolated; so pandapower's own type says."""
+    there = bus[:, _TYPE] != _ISOLATED
+    island = _components(bus, branch)
+    supplied = np.unique(island[there & (bus[:, _TYPE] == _REFERENCE)])
+    if not supplied.size:
+        return
+    sizes = np.bincount(island[there], minlength=len(bus))[supplied]
+    bus[island != supplied[np.argmax(sizes)], _TYPE] = _ISOLATED
+
+
+def _islands_left_out(bus: Floats, gen: Floats, branch: Floats, numbers: Ints) -> Iterator[str]:
+    """What each island that is not kept holds, in words."""
+    island, out = _components(bus, branch), bus[:, _TYPE] == _ISOLATED
+    for one in np.unique(island[out]).tolist():
+        mine = np.flatnonzero(island == one)
+        size, load = len(mine), float(bus[mine, 2].sum())
+        supplied = int(np.isin(gen[gen[:, 7] > 0, 0].astype(np.int64), mine).sum())
+        buses = f"island of {size} buses (lowest {numbers[mine].min()})" if size > 1 else f"bus {numbers[mine[0]]}"
+        yield f"{buses} apart from the rest, with {load:.3g} MW of load and {supplied} generators"
+
+
+def _coordinates(net: Any, case: Case) -> Coordinates:
+    """Where the buses are, by net.bus.geo (a GeoJSON point); none if a bus that is drawn has none.
+
+    The open end of a line, which is no bus of pandapower's, is drawn just before the bus that it would reach.
+    """
+    if "geo" not in net.bus:
+        return NO_COORDINATES
+    points = {index: _point(text) for index, text in net.bus.geo.items()}
+    known = {index: point for index, point in points.items() if point is not None}
+    for number in case.buses.numbers.tolist():
+        if number in points or number in known:
+            continue
+        at = (case.lines.from_bus == number) | (case.lines.to_bus == number)
+        others = np.where(case.lines.from_bus == number, case.lines.to_bus, case.lines.from_bus)[at].tolist()
+        around = [known[other] for other in others if other in known]
+        if around:
+            known[number] = (sum(x for x, _ in around) / len(around), sum(y for _, y in around) / len(around))
+    numbers = case.buses.numbers.tolist()
+    if not all(number in known for number in numbers):
+        return NO_COORDINATES
+    x, y = np.array([known[number] for number in numbers], np.float64).T
+    return Coordinates(case.buses.numbers, x, y)
+
+
+def _point(text: Any) -> tuple[float, float] | None:
+    """(x, y) of a GeoJSON point."""
+    try:
+        x, y = json.loads(text)["coordinates"][:2]
+        point = float(x), float(y)
+    except (TypeError, ValueError, KeyError, IndexError):
+        return None
+    return point if np.isfinite(point).all() else None
+
+
+def _refuse_unknown(ppc: dict[str, Any], where: str) -> None:
+    for table in _UNKNOWN:
+        if len(ppc.get(table, ())):
+            raise InputError(f"{where}: found elements in {table}, expected a network of alternating current without")
+    for column in _ASYMMETRIC:
+        if np.any(ppc.get(column, 0)):
+            raise InputError(f"{where}: found {column}, expected branches that are the same from both ends")
+
+
+def _numbers(net: Any, count: int) -> Any:
+    """The bus number of each row of the converted table: the lowest index of its buses, or a number above all."""
+    lookup = net._pd2ppc_lookups["bus"]
+    numbers = np.full(count, -1, np.int64)
+    for index in sorted(net.bus.index[net.bus.in_service], reverse=True):
+        if 0 <= lookup[index] < count:
+            numbers[lookup[index]] = index
+    inner = np.flatnonzero(numbers < 0)  # star points of transformers with three windings, open ends of lines
+    numbers[inner] = int(net.bus.index.max()) + 1 + np.arange(len(inner))
+    return numbers
+
+

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,18 @@ def read(name: str) -> Case:
 
     Raises InputError if pandapower is not installed, cannot read the file, or the network holds what a case cannot.
     """
-    net = open_network(name, "case")
-    return from_pandapower(net, name.removeprefix(SIMBENCH) if name.startswith(SIMBENCH) else Path(name).stem, name)
+    return _of_code(name) if name.startswith(SIMBENCH) else from_pandapower(open_network(name, "case"), title(name), name)
+
+
+def title(name: str) -> str:
+    """A case's name: a file's without its ending, or a code of SimBench."""
+    return name.removeprefix(SIMBENCH) if name.startswith(SIMBENCH) else Path(name).stem
+
+
+@lru_cache(maxsize=4)
+def _of_code(name: str) -> Case:
+    """SimBench reads all of its networks for one of them: ten seconds."""
+    return from_pandapower(open_network(name, "case"), title(name), name)
 
 
 def from_pandapower(net: Any, name: str, where: str | None = None) -> Case:
@@ -42,7 +53,25 @@ def from_pandapower(net: Any, name: str, where: str | None = None) -> Case:
     (sn_mva, or p_mw if it has none), or takes as much if its p_mw is negative, and as much reactive power either way;
     an external grid without limits gives and takes anything. The network itself is left as it is. Raises InputError.
     """
-    where = where or name
+    return converted(net, name, where or name)[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Where the elements of a network are in its case."""
+
+    buses: Mapping[int, int]  #: the case's number of each bus that it holds
+    generators: Mapping[tuple[str, int], int]  #: the number, from 1, of each generator that it holds
+
+    def bus(self, index: int) -> int | None:
+        return self.buses.get(index)
+
+    def generator(self, element: str, index: int) -> int | None:
+        return self.generators.get((element, index))
+
+
+def converted(net: Any, name: str, where: str) -> tuple[Case, Places]:
+    """`from_pandapower`, and where the network's elements are."""
     ppc, net = _converted(net, where)
     bus, gen, branch = (np.array(np.real(ppc[table]), np.float64) for table in ("bus", "gen", "branch"))
     mva = float(ppc["baseMVA"])
@@ -69,7 +98,23 @@ def from_pandapower(net: Any, name: str, where: str | None = None) -> Case:
     fields = {field: Value(0, rows=[(0, row) for row in table.tolist()]) for field, table in tables.items()}
     head = {"version": Value(0, scalar="2"), "baseMVA": Value(0, scalar=mva)}
     case = from_fields(head | fields, name, where)
-    return replace(case, omitted=omitted, coordinates=_coordinates(net, case))
+    case = replace(case, omitted=omitted, coordinates=_coordinates(net, case))
+    return case, _places(net, case, numbers)
+
+
+def _places(net: Any, case: Case, numbers: Ints) -> Places:
+    lookup, held = net._pd2ppc_lookups["bus"], set(case.buses.numbers.tolist())
+    rows = {
+        index: int(numbers[lookup[index]]) for index in net.bus.index.tolist() if 0 <= lookup[index] < len(numbers)
+    }
+    in_service, generators = set((case.generators.rows + 1).tolist()), dict[tuple[str, int], int]()
+    for element, (first, last) in net._gen_order.items():
+        table = net[element.removesuffix("_controllable")]
+        mine = table.index[net._is_elements[element]] if element in net._is_elements else table.index
+        for index, number in zip(mine.tolist(), range(first + 1, last + 1), strict=False):
+            if number in in_service:
+                generators[element.removesuffix("_controllable"), index] = number
+    return Places({index: number for index, number in rows.items() if number in held}, generators)
 
 
 def _converted(net: Any, where: str) -> tuple[dict[str, Any], Any]:

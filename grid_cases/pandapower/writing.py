@@ -63,9 +63,8 @@ def solved(case: Case, generation: Rows, buses: Rows, lines: Rows) -> Any:
     return net
 
 
-def write(case: Case, path: Path) -> None:
-    """A network file of pandapower. Raises InputError if it cannot be written, or pandapower is not installed."""
-    net = to_pandapower(case)
+def write(net: Any, path: Path) -> None:
+    """A network file of pandapower. Raises InputError if it cannot be written."""
     import pandapower
 
     try:

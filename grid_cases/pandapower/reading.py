@@ -50,8 +50,9 @@ def from_pandapower(net: Any, name: str, where: str | None = None) -> Case:
     A bus has pandapower's index as its number; buses joined by closed switches are one, under the lowest index. Rows of
     generators and lines count them in the order of pandapower's conversion. Of several islands the largest with an
     external grid is kept, and the case names the others. A generator without limits gives from 0 to its rated power
-    (sn_mva, or p_mw if it has none), or takes as much if its p_mw is negative, and as much reactive power either way;
-    an external grid without limits gives and takes anything. The network itself is left as it is. Raises InputError.
+    (sn_mva, or p_mw if it has none), or takes as much if its p_mw is negative, and as much reactive power either way.
+    An external grid without limits gives and takes what the lines and transformers at its bus may carry together,
+    anything if one of them has no rating. The network itself is left as it is. Raises InputError.
     """
     return converted(net, name, where or name)[0]
 
@@ -89,9 +90,8 @@ def converted(net: Any, name: str, where: str) -> tuple[Case, Places]:
     bus[:, 0] = numbers
     gen[:, 0] = numbers[gen[:, 0].astype(np.int64)]
     branch[:, :2] = numbers[branch[:, :2].astype(np.int64)]
-    limits = gen[:, [3, 4, 8, 9]]
-    gen[:, [3, 4, 8, 9]] = np.where(np.abs(limits) >= _UNLIMITED, np.copysign(np.inf, limits), limits)
     branch[branch[:, 5] > _NO_RATING * mva, 5] = 0
+    _limit_grids(gen, branch)
     tables = {"bus": bus[:, :13], "gen": gen[:, :10], "branch": branch[:, :13]}
     if len(net.poly_cost) or len(net.pwl_cost):  # else pandapower's own 1 $/MWh for every generator
         tables["gencost"] = np.nan_to_num(np.real(ppc["gencost"]))
@@ -157,6 +157,16 @@ def _limit(net: Any) -> None:
         for column, values in usual.items():
             limits = table[column].to_numpy(np.float64) if column in table else np.full(len(table), np.nan)
             table[column] = np.where(np.isnan(limits), values, limits)
+
+
+def _limit_grids(gen: Floats, branch: Floats) -> None:
+    """Limits for the external grids that have none, as `from_pandapower` says, by bus numbers; else infinite."""
+    columns = [3, 4, 8, 9]  # q most and least, p most and least
+    for row in gen:
+        unlimited = np.abs(row[columns]) >= _UNLIMITED
+        ratings = branch[(branch[:, 10] > 0) & (branch[:, :2] == row[0]).any(axis=1), 5]
+        size = float(ratings.sum()) if ratings.size and np.all(ratings > 0) else np.inf
+        row[columns] = np.where(unlimited, np.copysign(size, row[columns]), row[columns])
 
 
 def _components(bus: Floats, branch: Floats) -> Ints:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushgrid.grid_cases.case import Case, Floats
 from hushgrid.grid_cases.pandapower.network import check_installed, line, quiet
@@ -28,39 +30,108 @@ def to_pandapower(case: Case, p_g: Floats | None = None, q_g: Floats | None = No
 
     with quiet():
         net = from_ppc(_tables(case, p_g, q_g, v), f_hz=50, check_costs=False)
+    for number, *point in zip(*(column.tolist() for column in (case.coordinates.bus, case.coordinates.x, case.coordinates.y)), strict=True):
+        net.bus.loc[number, "geo"] = json.dumps({"type": "Point", "coordinates": point})
     net.ext_grid["controllable"] = True  # an optimal power flow may then choose its voltage too
     return net
 
 
-Rows = Sequence[Mapping[str, Any]]  #: of a table of `dispatch`
+Row = Mapping[str, Any]
+Rows = Sequence[Row]  #: of a table of `dispatch`
+#: What each frame of `net.profiles` holds: an element's table and column there.
+SERIES = (
+    *(("load", "p_mw"), ("load", "q_mvar"), ("storage", "p_mw")),
+    *(("ext_grid", "vm_pu"), ("gen", "p_mw"), ("gen", "vm_pu"), ("sgen", "p_mw"), ("sgen", "q_mvar")),
+)
 
 
-def solved(case: Case, generation: Rows, buses: Rows, lines: Rows) -> Any:
+def solved(case: Case, tables: Mapping[str, Rows], period: int | None = None) -> Any:
     """A dispatch as a pandapower network after its power flow: the tables of `dispatch`, MW, MVAr and p.u.
 
-    The load of a bus is what reaches it and does not leave it: generation less the flows into its lines and shunts.
-    Raises InputError if pandapower is not installed, or its power flow finds no solution.
+    The load of a bus is what reaches it and does not leave it: generation less the flows into its lines and shunts, and
+    less what its storage takes, which is an element of its own. Over a horizon the network is that of `period` (from
+    1), and `net.profiles` has a frame of all periods for each of SERIES, such as `load_p_mw`, whose columns are the
+    elements' indices. Raises InputError if pandapower is not installed, or its power flow finds no solution.
     """
     check_installed(case.name)
     import pandapower
 
-    base, number = case.base_mva, case.index
-    p_g, q_g = (np.array([row[key] for row in generation], float) / base for key in ("p_mw", "q_mvar"))
-    v = np.zeros(len(case.buses))
-    v[number(np.array([row["bus"] for row in buses], np.int64))] = [row["v_pu"] for row in buses]
-    load = np.column_stack([-case.buses.g_s * v**2, case.buses.b_s * v**2])
-    np.add.at(load, number(case.generators.bus), np.column_stack([p_g, q_g]))
-    for bus, p, q in (("from", "p_from", "q_from"), ("to", "p_to", "q_to")):
-        ends = number(np.array([row[bus] for row in lines], np.int64))
-        np.subtract.at(load, ends, np.array([(row[p], row[q]) for row in lines], float).reshape(-1, 2) / base)
-    served = replace(case.buses, p_d=load[:, 0], q_d=load[:, 1])
-    net = to_pandapower(replace(case, buses=served), p_g, q_g, v)
+    times = sorted({int(row["period"]) for row in tables["buses"]}) if period is not None else []
+    each = {t: _Setting.of(case, tables, t) for t in times or [None]}
+    now = each[period]
+    buses = replace(case.buses, p_d=np.zeros(len(case.buses)), q_d=np.zeros(len(case.buses)))
+    net = to_pandapower(replace(case, buses=buses), now.p_g, now.q_g, now.v)
+    loaded = np.any([np.abs(one.load).max(axis=1) > SMALLEST for one in each.values()], axis=0)
+    numbers = case.buses.numbers[loaded].tolist()
+    pandapower.create_loads(net, numbers, *(now.load[loaded].T * case.base_mva), name=[f"bus {n}" for n in numbers])
+    for name, (bus, power) in now.storage.items():  # of its capacity and its charge the tables say nothing
+        pandapower.create_storage(net, bus, power, np.nan, name=name)
+    if times:
+        net.profiles = _profiles(case, net, loaded, [each[t] for t in times])
     try:
         with quiet():
             pandapower.runpp(net, calculate_voltage_angles=True, init="flat")
     except Exception as error:  # of its own kinds
         raise InputError(f"{case.name}: {line(error)}, expected a dispatch with a power flow") from None
     return net
+
+
+SMALLEST = 1e-9  #: p.u. of a load that is one
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Setting:
+    """A network in one period, p.u.; storage by its name: its bus, and what it takes, MW."""
+
+    p_g: Floats
+    q_g: Floats
+    v: Floats
+    load: Floats  #: (buses, 2)
+    storage: Mapping[str, tuple[int, float]]
+
+    @classmethod
+    def of(cls, case: Case, tables: Mapping[str, Rows], period: int | None) -> _Setting:
+        base, number = case.base_mva, case.index
+        generation, buses, lines, storage = (
+            [row for row in tables.get(name, ()) if row.get("period") == period]
+            for name in ("generation", "buses", "lines", "storage")
+        )
+        p_g, q_g = (np.array([row[key] for row in generation], float) / base for key in ("p_mw", "q_mvar"))
+        v = np.zeros(len(case.buses))
+        v[number(np.array([row["bus"] for row in buses], np.int64))] = [row["v_pu"] for row in buses]
+        load = np.column_stack([-case.buses.g_s * v**2, case.buses.b_s * v**2])
+        np.add.at(load, number(case.generators.bus), np.column_stack([p_g, q_g]))
+        for bus, p, q in (("from", "p_from", "q_from"), ("to", "p_to", "q_to")):
+            ends = number(np.array([row[bus] for row in lines], np.int64))
+            np.subtract.at(load, ends, np.array([(row[p], row[q]) for row in lines], float).reshape(-1, 2) / base)
+        units = {str(row["storage"]): (int(row["bus"]), row["charge_mw"] - row["discharge_mw"]) for row in storage}
+        for bus, power in units.values():
+            load[number(np.array([bus], np.int64)), 0] -= power / base
+        return cls(p_g, q_g, v, load, units)
+
+
+def _profiles(case: Case, net: Any, loaded: NDArray[np.bool_], each: Sequence[_Setting]) -> dict[str, Any]:
+    """A frame of every period, from 1, for each of SERIES that the network has elements of."""
+    from pandas import DataFrame, RangeIndex
+
+    lookup, base, places = net._from_ppc_lookups["gen"], case.base_mva, case.index(case.generators.bus)
+    columns: dict[tuple[str, str], dict[int, list[float]]] = {key: {} for key in SERIES}
+    for k, bus in enumerate(np.flatnonzero(loaded).tolist()):
+        for q, quantity in enumerate(("p_mw", "q_mvar")):
+            columns["load", quantity][k] = [one.load[bus, q] * base for one in each]
+    for k, name in enumerate(each[0].storage):
+        columns["storage", "p_mw"][k] = [one.storage[name][1] for one in each]
+    for k, (element, index) in enumerate(zip(lookup.element_type, lookup.element, strict=True)):
+        values = {
+            "p_mw": [one.p_g[k] * base for one in each],
+            "q_mvar": [one.q_g[k] * base for one in each],
+            "vm_pu": [one.v[places[k]] for one in each],
+        }
+        for quantity, series in values.items():
+            if (element, quantity) in columns:
+                columns[element, quantity][int(index)] = series
+    periods = RangeIndex(1, len(each) + 1, name="period")
+    return {f"{element}_{quantity}": DataFrame(of, periods) for (element, quantity), of in columns.items() if of}
 
 
 def write(net: Any, path: Path) -> None:

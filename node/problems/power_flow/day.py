@@ -124,7 +124,7 @@ class Day:
 
     def _flows(self, zone: str, t: int) -> tuple[float, float]:
         inside = [self.periods[0].zone_of[unit.bus] == zone for unit in self.units]
-        charge, discharge = (round(float(self.paths[k, t, inside].sum()), 3) + 0.0 for k in (0, 1))
+        charge, discharge = (round(float(self.paths[k, t, inside].sum()), 6) + 0.0 for k in (0, 1))
         return charge, discharge
 
     def _storage(self) -> Sequence[tuple[Any, ...]]:

@@ -70,7 +70,7 @@ def solved(case: Case, tables: Mapping[str, Rows], period: int | None = None) ->
         net.profiles = _profiles(case, net, loaded, [each[t] for t in times])
     try:
         with quiet():
-            pandapower.runpp(net, calculate_voltage_angles=True, init="flat")
+            pandapower.runpp(net, calculate_voltage_angles=True, init="dc", trafo_loading="power")
     except Exception as error:  # of its own kinds
         raise InputError(f"{case.name}: {line(error)}, expected a dispatch with a power flow") from None
     return net

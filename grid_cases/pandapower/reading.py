@@ -142,7 +142,7 @@ def _limit(net: Any) -> None:
             net.bus[column] = none
         net.bus[column] = net.bus[column].fillna(none)
     for table in (net.gen, net.sgen):
-        if not len(table):
+        if not len(table) or "controllable" not in table:
             continue
         power = table.p_mw.to_numpy(np.float64)
         rated = table.sn_mva.to_numpy(np.float64) if "sn_mva" in table else np.full(len(table), np.nan)
@@ -156,7 +156,7 @@ def _limit(net: Any) -> None:
         }
         for column, values in usual.items():
             limits = table[column].to_numpy(np.float64) if column in table else np.full(len(table), np.nan)
-            table[column] = np.where(np.isnan(limits), values, limits)
+            table[column] = np.where(np.isnan(limits) & table.controllable, values, limits)
 
 
 def _limit_grids(gen: Floats, branch: Floats) -> None:

@@ -96,15 +96,17 @@ def drawn(run: Run, day: Day) -> str:
 
 
 def map_of(run: Run) -> str:
-    """The map of the dearest period."""
-    t = dearest(run)
-    text = f"Period {t} of {run.periods}, in which a bus has the highest price of the day."
+    """The map of the period that is asked for, or of the dearest."""
+    t = run.period or dearest(run)
+    why = ", in which a bus has the highest price of the day" if t == dearest(run) else ""
+    other = f"hushgrid report {run.path.name} --period {t % run.periods + 1}"
+    text = f"Period {t} of {run.periods}{why}. For another: {other}."
     return paragraphs([text]) + dispatch_page.grid(hour(run, t))
 
 
 def tables(run: Run) -> str:
-    """The tables of the dearest period; those of all periods are in the run directory."""
-    t = dearest(run)
+    """The tables of the period that is shown; those of all periods are in the run directory."""
+    t = run.period or dearest(run)
     text = f"Period {t}. generation.csv, balance.csv, lines.csv, buses.csv and storage.csv have every period."
     return paragraphs([text]) + dispatch_page.tables(hour(run, t))
 

@@ -238,9 +238,26 @@ def grid(run: Run) -> str:
         f"Arrows point where active power flows. The width of a line and its colour say how much of its limit is used; "
         "lines between the same two buses are drawn as one, with the highest loading. G, or a small square where no "
         "letter fits, marks a bus with a generator. "
-        f"{_what(run, of_flows=True)} {_prices(run)}{many} The layout follows connections, not geography."
+        f"{_what(run, of_flows=True)} {_prices(run)}{many} "
     )
-    return figure(f"{title(run)} on the grid", powermap.drawing(run.tables, name(run)), caption)
+    places = _coordinates(run)
+    caption += "The layout follows connections, not geography." if places is None else "Buses are where the case has "
+    caption += "" if places is None else "them; those at one place are drawn side by side."
+    return figure(f"{title(run)} on the grid", powermap.drawing(run.tables, name(run), places), caption)
+
+
+def _coordinates(run: Run) -> np.ndarray | None:
+    """(buses, 2) of the map, one unit as long to the east as to the north; None if the case has none."""
+    case = run.case
+    if case is None or not len(case.coordinates):
+        return None
+    known = {bus: (x, y) for bus, x, y in zip(*(getattr(case.coordinates, key).tolist() for key in ("bus", "x", "y")), strict=True)}
+    buses = [row["bus"] for row in run.tables["buses"]]
+    if any(bus not in known for bus in buses):
+        return None
+    places = np.array([known[bus] for bus in buses], np.float64)
+    degrees = bool(np.all(np.abs(places) <= (180.0, 90.0))) and float(np.ptp(places[:, 0])) < 10.0
+    return places * np.array([math.cos(math.radians(float(places[:, 1].mean()))) if degrees else 1.0, 1.0])
 
 
 def _prices(run: Run) -> str:

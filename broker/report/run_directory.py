@@ -90,6 +90,7 @@ class Run:
     solution: Mapping[str, NDArray[Any]]
     setpoints: tuple[Setpoint, ...]
     tables: Mapping[str, tuple[DocumentView, ...]]  #: rows by the name of the table: text, int, or float (NaN: empty)
+    period: int | None = None  #: over a horizon the one to be shown, from 1; None: that of the highest price
 
     @property
     def kind(self) -> Kind | None:

@@ -116,6 +116,7 @@ def show(name: str, as_json: bool) -> str:
         ("costs", _costs(f)),
         ("load", f"{f['load_mw']:.1f} MW, {f['load_mvar']:.1f} MVAr"),
         *((word, f"{what}{': not modelled' * (word in f['not_modelled'])}") for word, what in f["parts"].items()),
+        *(("left out", what) for what in f["left_out"]),
         ("digest", f"{f['digest'][:16]} (SHA-256 of all but the loads)"),
     ]
     return f"{f['case']}\n{columns(rows, indent=2)}"

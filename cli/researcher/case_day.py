@@ -28,6 +28,7 @@ TARIFF = np.array(
     + [1.2, 1, 0.9]
 )
 PRICE, STEEPER = 50.0, 12.0  #: $/MWh; how much dearer a MWh is where a generator serves the day's highest load
+TIMES = 10.0  #: as much as the day's highest load is what a generator without limits gives
 SCENARIO = """\
 # A day ahead on {title}: day {day} of its time series, {periods} periods of {hours:g} h.
 # {licence}
@@ -83,7 +84,7 @@ def day(options: argparse.Namespace) -> str:
     more = _numbers("--storage", options.storage, 3)
     limits, cost = _numbers("--voltage", options.voltage, 2), _numbers("--cost", options.cost, 2)
     seen = day_of(open_network(name, "case"), title(name), options.day, T, 24 / T, where)
-    case = _limited(_priced(_based(seen), seen, cost), limits)
+    case = _limited(_capped(_priced(_based(seen), seen, cost), seen), limits)
     zones = partition(case, options.zones)
     units = [*seen.storage, *(_added(seen, case, zones, more) if more else ())]
     tables = dict(_tables(seen, case, units))
@@ -159,6 +160,14 @@ def _priced(case: Case, seen: NetworkDay, cost: Sequence[float]) -> Case:
         changed[name] = getattr(g, name).copy()
         changed[name][free] = value
     return replace(case, generators=replace(g, **changed))
+
+
+def _capped(case: Case, seen: NetworkDay) -> Case:
+    """Generators without limits give and take ten times the day's highest load: costs are scaled by what they can."""
+    most, g = TIMES * _peak(seen) / case.base_mva, case.generators
+    limits = {key: np.clip(getattr(g, key), -most, most) for key in ("p_min", "p_max", "q_min", "q_max")}
+    finite = {key: np.where(np.isfinite(getattr(g, key)), getattr(g, key), limits[key]) for key in limits}
+    return replace(case, generators=replace(g, **finite))
 
 
 def _limited(case: Case, limits: Sequence[float]) -> Case:

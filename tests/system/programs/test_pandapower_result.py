@@ -84,7 +84,7 @@ def test_pandapower_finds_the_voltages_and_the_loading_that_the_plan_of_a_day_sa
         net.ext_grid["vm_pu"] = series["ext_grid_vm_pu"].loc[t].to_numpy()
         pandapower.runpp(net, calculate_voltage_angles=True, init="dc", trafo_loading="power", tolerance_mva=1e-9)
         known = [(bus, buses[t, bus][3]) for bus in net.bus.index if (t, bus) in buses]
-        assert len(known) >= 8
+        assert len(known) >= 7
         assert max(abs(net.res_bus.vm_pu[bus] - v) for bus, v in known) < 1e-4
         loading = [row[place["loading_percent"]] for row in lines.values() if row[0] == t]
         # In a case the iron of a transformer is a shunt at its ends, half at each, and no part of its own flow.

@@ -61,6 +61,8 @@ HEADINGS = {
         "spilled_mw": "Curtailed, MW",
         "generation_mw": "Generation, MW",
         "losses_mw": "Losses, MW",
+        "charge_mw": "Charging, MW",
+        "discharge_mw": "Discharging, MW",
         "interchange_mw": "Interchange, MW",
         "load_mvar": "Load, MVAr",
         "served_mvar": "Served, MVAr",
@@ -115,7 +117,9 @@ def dispatch_of(run: Run) -> Dispatch:
 
 
 def name(run: Run) -> str:
-    """Of the case: of a file the name without its folder."""
+    """Of the case: its own, of a file that is gone the name without its folder."""
+    if (case := run.case) is not None:
+        return case.name
     return PurePath(str((run.scenario.get("problem") or {}).get("case"))).name.removesuffix(".m")
 
 
@@ -296,7 +300,8 @@ def _cell(value: Any) -> str:
 
 def _table(run: Run, name: str, rows: Sequence[Row], which: str) -> str:
     """Rows under a caption that says which they are, what they are, and at which loads."""
-    columns = HEADINGS[name] | ({"source": "Source"} if source(run) == "mixed" else {})
+    columns = {key: heading for key, heading in HEADINGS[name].items() if all(key in row for row in rows)}
+    columns |= {"source": "Source"} if source(run) == "mixed" else {}
     cells = [[_cell(row[key]) for key in columns] for row in rows]
     result = dispatch_of(run)
     apart = "" if result.converged else f"; {result.agreed}"
@@ -321,7 +326,7 @@ def _generation(run: Run) -> str:
 def _balance(run: Run) -> str:
     rows = list(run.tables["balance"])
     if len(rows) > 1:
-        numbers = [key for key in HEADINGS["balance"] if key not in ("zone", "interchange_mw")]
+        numbers = [key for key in HEADINGS["balance"] if key not in ("zone", "interchange_mw") and key in rows[0]]
         sums = {key: math.fsum(row[key] for row in rows) for key in numbers}
         rows.append({"zone": "all", "interchange_mw": math.nan, **sums, "source": ""})
     sentence = (

@@ -40,8 +40,12 @@ def read(path: Path) -> Case:
             for name, kind in _kinds().items()
             if name not in LATER or f"{name}.{fields(kind)[0].name}" in arrays
         }
-        words = {name: tuple(arrays[name].tolist()) for name in WORDS if name in arrays or name not in LATER}
-        return Case(name=str(arrays["name"]), base_mva=float(arrays["base_mva"]), **words, **tables)
+        words: dict[str, Any] = {
+            name: tuple(arrays[name].tolist()) for name in WORDS if name in arrays or name not in LATER
+        }
+        constraints, omitted = (tuple(arrays[name].tolist()) if name in arrays else () for name in WORDS)
+        head = str(arrays["name"]), float(arrays["base_mva"])
+        return Case(*head, **tables, constraints=constraints, omitted=omitted)
     except InputError:
         raise
     except Exception as error:  # zipfile, zlib, numpy and struct each raise their own kind

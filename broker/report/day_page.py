@@ -84,7 +84,9 @@ def drawn(run: Run, day: Day) -> str:
         )
     ]
     if energies := _paths(run, "storage", "storage", "energy_mwh"):
-        chart = plots.lines("energy", "Energy of storage", at, energies, from_zero=True, xlabel=label, ylabel="MWh", each="units")
+        chart = plots.lines(
+            "energy", "Energy of storage", at, energies, from_zero=True, xlabel=label, ylabel="MWh", each="units"
+        )
         parts.append(figure("Storage", chart, "Energy of each unit at the end of each period, as planned."))
     low, high = np.array(result["price_min"]), np.array(result["price_max"])
     middle = np.median(np.array(list(result["prices"].values())), axis=0)

@@ -255,13 +255,18 @@ def _coordinates(run: Run) -> np.ndarray | None:
     case = run.case
     if case is None or not len(case.coordinates):
         return None
-    known = {bus: (x, y) for bus, x, y in zip(*(getattr(case.coordinates, key).tolist() for key in ("bus", "x", "y")), strict=True)}
+    known = {
+        bus: (x, y)
+        for bus, x, y in zip(*(getattr(case.coordinates, key).tolist() for key in ("bus", "x", "y")), strict=True)
+    }
     buses = [row["bus"] for row in run.tables["buses"]]
     if any(bus not in known for bus in buses):
         return None
     places = np.array([known[bus] for bus in buses], np.float64)
     degrees = bool(np.all(np.abs(places) <= (180.0, 90.0))) and float(np.ptp(places[:, 0])) < 10.0
-    return places * np.array([math.cos(math.radians(float(places[:, 1].mean()))) if degrees else 1.0, 1.0])
+    east = math.cos(math.radians(float(places[:, 1].mean()))) if degrees else 1.0
+    scaled: np.ndarray = places * np.array([east, 1.0])
+    return scaled
 
 
 def _prices(run: Run) -> str:

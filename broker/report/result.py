@@ -337,8 +337,8 @@ class Result(Summary):
     def to_pandapower(self, period: int | None = None) -> Any:
         """The dispatch as a pandapower network whose `res_*` tables are filled by pandapower's own power flow.
 
-        period: over a horizon which one, from 1. Storage is then in `net.storage`, and `net.profiles` has frames of every
-        period, from 1, such as `load_p_mw`: what pandapower's own time series take (DFData, ConstControl).
+        period: over a horizon which one, from 1. Storage is then in `net.storage`, and `net.profiles` has frames of
+        every period, from 1, such as `load_p_mw`: what pandapower's own time series take (DFData, ConstControl).
 
         Generators and voltages are set as dispatched. A bus's load is what the dispatch serves there, at the loads that
         the gates have released; a bus's index is its number. If the dispatch is that of the relaxation (`source`), the
@@ -357,8 +357,11 @@ class Result(Summary):
             raise InputError(f"to_pandapower: period: found {period}, expected {expected}")
         from hushgrid.grid_cases.pandapower import solved
 
-        wanted = (name for name in ("generation", "buses", "lines", "storage") if name in self.tables)
-        tables = {name: [dict(zip(self.tables[name][0], row, strict=True)) for row in self.tables[name][1]] for name in wanted}
+        wanted = [name for name in self.tables if name in ("generation", "buses", "lines", "storage")]
+        tables: dict[str, Sequence[DocumentView]] = {}
+        for name in wanted:
+            columns, rows = self.tables[name]
+            tables[name] = [dict(zip(columns, row, strict=True)) for row in rows]
         return solved(self.case, tables, period)
 
     def plot(self, *columns: str, axes: Axes | None = None) -> Axes:

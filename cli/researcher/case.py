@@ -48,8 +48,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         if name in ("zones", "solve"):
             add("--ignore", metavar="PART", action="append", default=[], choices=WITHOUT, help="a part to leave out")
         if name == "export":
-            add("file", metavar="FILE", type=Path, nargs="?", help="the file to write [CASE.json, in a run directory "
-                "net.json]")
+            add(
+                "file",
+                metavar="FILE",
+                type=Path,
+                nargs="?",
+                help="the file to write [CASE.json, in a run directory net.json]",
+            )
             add("--period", metavar="T", type=int, help="of a run over a horizon which one, from 1")
             add(
                 "--format",

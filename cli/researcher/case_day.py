@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,8 +24,10 @@ Row = Sequence[str | int | float]
 
 #: What energy from an external grid costs in each hour of the day, as a factor of its price: a made-up tariff.
 TARIFF = np.array(
-    [0.8, 0.75, 0.7, 0.7, 0.75, 0.9, 1.1, 1.3, 1.3, 1.15, 1, 0.85, 0.8, 0.75, 0.8, 0.9, 1.1, 1.4, 1.6, 1.55, 1.4]
-    + [1.2, 1, 0.9]
+    [
+        *(0.8, 0.75, 0.7, 0.7, 0.75, 0.9, 1.1, 1.3, 1.3, 1.15, 1.0, 0.85),
+        *(0.8, 0.75, 0.8, 0.9, 1.1, 1.4, 1.6, 1.55, 1.4, 1.2, 1.0, 0.9),
+    ]
 )
 PRICE, STEEPER = 50.0, 12.0  #: $/MWh; how much dearer a MWh is where a generator serves the day's highest load
 TIMES = 10.0  #: as much as the day's highest load is what a generator without limits gives
@@ -78,7 +80,11 @@ def day(options: argparse.Namespace) -> str:
     name, T, where = options.case, options.periods, f"case: {options.case}"
     if not (name.startswith(SIMBENCH) or name.endswith(".json")):
         raise InputError(f"case: found {name!r}, expected a pandapower .json file or {SIMBENCH}CODE")
-    for key, value, low, high in (("day", options.day, 0, 10**6), ("periods", T, 1, 200), ("zones", options.zones, 1, 10**4)):
+    for key, value, low, high in (
+        ("day", options.day, 0, 10**6),
+        ("periods", T, 1, 200),
+        ("zones", options.zones, 1, 10**4),
+    ):
         if not low <= value <= high:
             raise InputError(f"--{key}: found {value}, expected {low} to {high}")
     more = _numbers("--storage", options.storage, 3)
@@ -105,7 +111,7 @@ def day(options: argparse.Namespace) -> str:
     lines = [
         f"wrote {options.out}: {case.name}, {len(case.buses)} buses in {len(zones)} zones, {T} periods of {24 / T:g} h",
         f"  load less generation that nobody controls: {served.min():.3g} to {served.max():.3g} MW",
-        f"  storage: {len(units)} units of {sum(unit[3] for unit in units):.3g} MWh",
+        f"  storage: {len(units)} units of {sum(float(unit[3]) for unit in units):.3g} MWh",
         *(f"  left out: {what}" for what in case.omitted),
         *([f"  data: {LICENCE}"] if name.startswith(SIMBENCH) else []),
         f"  hushgrid run {options.out / 'scenario.yaml'}",
@@ -135,39 +141,46 @@ def _based(seen: NetworkDay) -> Case:
     case, base = seen.case, 10.0 ** round(math.log10(_peak(seen)))
     ratio = case.base_mva / base
     buses, g, lines = case.buses, case.generators, case.lines
-    powers = {key: getattr(buses, key) * ratio for key in ("p_d", "q_d", "g_s", "b_s")}
-    limits = {key: getattr(g, key) * ratio for key in ("p_min", "p_max", "q_min", "q_max")}
-    costs = {"cost_2": g.cost_2 / ratio**2, "cost_1": g.cost_1 / ratio}
-    slopes = replace(case.piecewise, slope=case.piecewise.slope / ratio)
-    series = {"r": lines.r / ratio, "x": lines.x / ratio, "b": lines.b * ratio, "rate": lines.rate * ratio}
     return replace(
         case,
         base_mva=base,
-        buses=replace(buses, **powers),
-        generators=replace(g, **limits, **costs),
-        lines=replace(lines, **series),
-        piecewise=slopes,
+        buses=replace(
+            buses, p_d=buses.p_d * ratio, q_d=buses.q_d * ratio, g_s=buses.g_s * ratio, b_s=buses.b_s * ratio
+        ),
+        generators=replace(
+            g,
+            p_min=g.p_min * ratio,
+            p_max=g.p_max * ratio,
+            q_min=g.q_min * ratio,
+            q_max=g.q_max * ratio,
+            cost_2=g.cost_2 / ratio**2,
+            cost_1=g.cost_1 / ratio,
+        ),
+        lines=replace(lines, r=lines.r / ratio, x=lines.x / ratio, b=lines.b * ratio, rate=lines.rate * ratio),
+        piecewise=replace(case.piecewise, slope=case.piecewise.slope / ratio),
     )
 
 
 def _priced(case: Case, seen: NetworkDay, cost: Sequence[float]) -> Case:
     """Costs for the generators that have none."""
     linear, square = cost or (PRICE, float(f"{STEEPER / _peak(seen):.0e}"))
-    g, free = case.generators, case.without_cost()
-    columns = {"cost_2": square * case.base_mva**2, "cost_1": linear * case.base_mva, "cost_0": 0.0}
-    changed = {}
-    for name, value in columns.items():
-        changed[name] = getattr(g, name).copy()
-        changed[name][free] = value
-    return replace(case, generators=replace(g, **changed))
+    g, free = case.generators, np.zeros(len(case.generators), np.bool_)
+    free[case.without_cost()] = True
+    square, linear = square * case.base_mva**2, linear * case.base_mva
+    cost_2, cost_1, cost_0 = (
+        np.where(free, *pair) for pair in ((square, g.cost_2), (linear, g.cost_1), (0.0, g.cost_0))
+    )
+    return replace(case, generators=replace(g, cost_2=cost_2, cost_1=cost_1, cost_0=cost_0))
 
 
 def _capped(case: Case, seen: NetworkDay) -> Case:
     """Generators without limits give and take ten times the day's highest load: costs are scaled by what they can."""
     most, g = TIMES * _peak(seen) / case.base_mva, case.generators
-    limits = {key: np.clip(getattr(g, key), -most, most) for key in ("p_min", "p_max", "q_min", "q_max")}
-    finite = {key: np.where(np.isfinite(getattr(g, key)), getattr(g, key), limits[key]) for key in limits}
-    return replace(case, generators=replace(g, **finite))
+    p_min, p_max, q_min, q_max = (
+        np.where(np.isfinite(limit), limit, np.clip(limit, -most, most))
+        for limit in (g.p_min, g.p_max, g.q_min, g.q_max)
+    )
+    return replace(case, generators=replace(g, p_min=p_min, p_max=p_max, q_min=q_min, q_max=q_max))
 
 
 def _limited(case: Case, limits: Sequence[float]) -> Case:
@@ -188,13 +201,13 @@ def _added(seen: NetworkDay, case: Case, zones: Zones, more: Sequence[float]) ->
             yield f"added{bus}", bus, power, energy, EFFICIENCY, COST, energy / 2, energy / 2
 
 
-def _tables(seen: NetworkDay, case: Case, units: Sequence[Row]) -> Iterable[tuple[str, tuple[Sequence[str], list[Row]]]]:
+def _tables(
+    seen: NetworkDay, case: Case, units: Sequence[Row]
+) -> Iterable[tuple[str, tuple[Sequence[str], list[Row]]]]:
     """The tables of the horizon by their key: columns, and rows."""
     T, numbers = len(seen.loads), case.buses.numbers.tolist()
     loads = seen.loads.round(9) + 0.0
-    profiles: list[Row] = [
-        (t + 1, bus, *loads[t, k].tolist()) for t in range(T) for k, bus in enumerate(numbers)
-    ]
+    profiles: list[Row] = [(t + 1, bus, *loads[t, k].tolist()) for t in range(T) for k, bus in enumerate(numbers)]
     yield "profiles", (PROFILES, profiles)
     if units:
         yield "storage", (STORAGE, [tuple(unit) for unit in units])
@@ -205,7 +218,7 @@ def _tables(seen: NetworkDay, case: Case, units: Sequence[Row]) -> Iterable[tupl
         yield "price", (OF_GENERATORS, _by_period({int(gen): TARIFF[hours] for gen in seen.grids}))
 
 
-def _by_period(values: dict[int, Floats]) -> list[Row]:
+def _by_period(values: Mapping[int, Floats]) -> list[Row]:
     return [(t + 1, gen, round(value, 9)) for gen, each in values.items() for t, value in enumerate(each.tolist())]
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from hushgrid.kernels.errors import InputError
 
+Net = Any  #: a network of pandapower, which has no types, or what it is made of
 SIMBENCH = "simbench:"  #: before one of its codes: simbench:1-MV-rural--0-sw
 LICENCE = "SimBench (simbench.de), Open Database License 1.0 (ODbL); code BSD-3-Clause"
 #: Columns of yes and no, and what an entry without a value stands for.
@@ -23,12 +24,12 @@ _FLAGS = {"controllable": False, "in_service": True, "slack": False, "closed": T
 _CONTROLLED = ("ext_grid", "gen", "dcline")  #: whose `controllable` is yes unless they say no
 
 
-def open_network(name: str, where: str) -> Any:
+def open_network(name: str, where: str) -> Net:
     """The network in pandapower's file of this path, or of SimBench's code. Raises InputError, which names `where`."""
     return _of_code(name.removeprefix(SIMBENCH), where) if name.startswith(SIMBENCH) else _of_file(Path(name), where)
 
 
-def _of_file(path: Path, where: str) -> Any:
+def _of_file(path: Path, where: str) -> Net:
     check_installed(str(path))
     import pandapower
 
@@ -44,7 +45,7 @@ def _of_file(path: Path, where: str) -> Any:
     return net
 
 
-def _of_code(code: str, where: str) -> Any:
+def _of_code(code: str, where: str) -> Net:
     try:
         import simbench
     except ImportError:
@@ -62,7 +63,7 @@ def _of_code(code: str, where: str) -> Any:
         raise InputError(f"{where}: {SIMBENCH}{code}: {line(error)}, expected a network of SimBench") from None
 
 
-def in_order(net: Any) -> Any:
+def in_order(net: Net) -> Net:
     """A copy whose columns hold what pandapower computes with: yes or no where flags are, numbers where numbers are."""
     from pandas import DataFrame, to_numeric
 

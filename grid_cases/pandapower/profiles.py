@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from hushgrid.grid_cases.case import Case, Floats, Ints
-from hushgrid.grid_cases.pandapower.network import in_order
+from hushgrid.grid_cases.pandapower.network import Net, in_order
 from hushgrid.grid_cases.pandapower.reading import Places, converted
 from hushgrid.kernels.errors import InputError
 
@@ -36,7 +35,7 @@ class NetworkDay:
     grids: Ints  #: numbers of the generators that are external grids
 
 
-def day_of(net: Any, name: str, day: int, periods: int, hours: float, where: str) -> NetworkDay:
+def day_of(net: Net, name: str, day: int, periods: int, hours: float, where: str) -> NetworkDay:
     """Day `day` (from 0) of a network's series, as means over `periods` periods of `hours`. Raises InputError."""
     net = in_order(net)
     storage = net.storage[net.storage.in_service] if len(net.storage) else net.storage
@@ -46,23 +45,25 @@ def day_of(net: Any, name: str, day: int, periods: int, hours: float, where: str
     loads = np.zeros((periods, len(case.buses), 2))
     for element, sign in _DRAWS.items():
         for index, row in net[element].iterrows():
-            bus = places.bus(int(row["bus"]))
+            at = places.bus(int(row["bus"]))
             controlled = bool(row["controllable"]) if "controllable" in row else False
-            if not row["in_service"] or bus is None or (controlled and places.generator(element, index) is not None):
+            if not row["in_service"] or at is None or (controlled and places.generator(element, index) is not None):
                 continue
-            at = int(case.index(np.array([bus]))[0])
+            place = int(case.index(np.array([at]))[0])
             for k, quantity in enumerate(("p_mw", "q_mvar")):
-                loads[:, at, k] += sign * float(row["scaling"]) * series.of(element, index, row, quantity)
+                loads[:, place, k] += sign * float(row["scaling"]) * series.of(element, index, row, quantity)
     loads += _constant(case, net, places)
     available = dict(_available(net, places, series, case))
     mean = loads.mean(axis=0) / case.base_mva
     case = replace(case, buses=replace(case.buses, p_d=mean[:, 0], q_d=mean[:, 1]))
-    units = [_unit(row, index, bus) for index, row in storage.iterrows() if (bus := places.bus(int(row["bus"])))]
+    units = [
+        _unit(row, index, at) for index, row in storage.iterrows() if (at := places.bus(int(row["bus"]))) is not None
+    ]
     grids = [k for index in net.ext_grid.index if (k := places.generator("ext_grid", index)) is not None]
     return NetworkDay(case, loads, units, available, np.array(grids, np.int64))
 
 
-def _constant(case: Case, net: Any, places: Places) -> Floats:
+def _constant(case: Case, net: Net, places: Places) -> Floats:
     """(buses, 2) what the conversion counts as load beside loads and generation: motors, wards and others, MW, MVAr."""
     whole = np.column_stack([case.buses.p_d, case.buses.q_d]) * case.base_mva
     for element, sign in _DRAWS.items():
@@ -74,7 +75,7 @@ def _constant(case: Case, net: Any, places: Places) -> Floats:
     return np.where(np.abs(whole) > 1e-9, whole, 0.0)
 
 
-def _available(net: Any, places: Places, series: _Series, case: Case) -> Iterator[tuple[int, Floats]]:
+def _available(net: Net, places: Places, series: _Series, case: Case) -> Iterator[tuple[int, Floats]]:
     """The share of its largest power that a generator with a series can give."""
     numbers = case.generators.rows + 1
     for element in ("gen", "sgen"):
@@ -89,7 +90,7 @@ def _available(net: Any, places: Places, series: _Series, case: Case) -> Iterato
                 yield number, np.clip(given / most, max(least / most, 0.0), 1.0)
 
 
-def _unit(row: Any, index: int, bus: int) -> tuple[str, int, float, float, float, float, float, float]:
+def _unit(row: Net, index: int, bus: int) -> tuple[str, int, float, float, float, float, float, float]:
     """A row of storage.csv. Energy below `min_e_mwh` is none that can be used."""
 
     def number(column: str, otherwise: float) -> float:
@@ -107,16 +108,16 @@ def _unit(row: Any, index: int, bus: int) -> tuple[str, int, float, float, float
 class _Series:
     """The time series of a network over one day."""
 
-    def __init__(self, net: Any, day: int, periods: int, hours: float, where: str) -> None:
+    def __init__(self, net: Net, day: int, periods: int, hours: float, where: str) -> None:
         self._profiles = net.get("profiles") or {}
         self._controlled = dict(_controllers(net))
         self._day, self._periods, self._hours, self._where = day, periods, hours, where
         self._seen: dict[int, Floats] = {}
 
-    def has(self, element: str, index: int, row: Any) -> bool:
+    def has(self, element: str, index: int, row: Net) -> bool:
         return self._column(element, index, row, "p_mw") is not None
 
-    def of(self, element: str, index: int, row: Any, quantity: str) -> Floats:
+    def of(self, element: str, index: int, row: Net, quantity: str) -> Floats:
         """(T,) MW or MVAr, without the element's scaling."""
         usual = float(row[quantity]) if quantity in row and np.isfinite(row[quantity]) else 0.0
         column = self._column(element, index, row, quantity)
@@ -125,7 +126,7 @@ class _Series:
         values, step, relative = column
         return self._means(values, step) * (usual if relative else 1.0)
 
-    def _column(self, element: str, index: int, row: Any, quantity: str) -> tuple[Any, float, bool] | None:
+    def _column(self, element: str, index: int, row: Net, quantity: str) -> tuple[Net, float, bool] | None:
         """A series, the hours of its steps, and whether it is a factor of the element's own power."""
         if (element, index, quantity) in self._controlled:
             return self._controlled[element, index, quantity], self._step(None), False
@@ -134,7 +135,7 @@ class _Series:
             for column in (index, str(index)):
                 if column in frame.columns:
                     return frame[column], self._step(frame), False
-        name = row["profile"] if "profile" in row else None
+        name = row.get("profile")
         if not isinstance(name, str) or (element, quantity) not in _COLUMNS:
             return None
         column = _COLUMNS[element, quantity].format(name)
@@ -144,7 +145,7 @@ class _Series:
                 return frame[column], self._step(frame), True
         return None
 
-    def _step(self, frame: Any) -> float:
+    def _step(self, frame: Net) -> float:
         """Hours of a row: what the column `time` says, else those of a period."""
         if frame is None or "time" not in frame.columns or len(frame) < 2:
             return self._hours
@@ -153,7 +154,7 @@ class _Series:
         first, second = to_datetime(frame["time"].iloc[:2], dayfirst=True)
         return float((second - first).total_seconds()) / 3600
 
-    def _means(self, series: Any, step: float) -> Floats:
+    def _means(self, series: Net, step: float) -> Floats:
         """(T,) of the chosen day."""
         values = series.to_numpy(np.float64)
         rows, each = round(24 / step), self._hours / step
@@ -174,7 +175,7 @@ class _Series:
         return means
 
 
-def _controllers(net: Any) -> Iterator[tuple[tuple[str, int, str], Any]]:
+def _controllers(net: Net) -> Iterator[tuple[tuple[str, int, str], Net]]:
     """Series by element, index and quantity, of controllers that set elements to a frame's columns."""
     table = net.get("controller")
     for control in table.object[table.in_service] if table is not None and len(table) else ():
@@ -183,7 +184,9 @@ def _controllers(net: Any) -> Iterator[tuple[tuple[str, int, str], Any]]:
         if frame is None or element not in ("load", "sgen", "gen", "storage") or quantity is None:
             continue
         factor = float(getattr(control, "scale_factor", 1.0) or 1.0)
-        indices, names = (np.atleast_1d(np.asarray(part, object)) for part in (control.element_index, control.profile_name))
+        indices, names = (
+            np.atleast_1d(np.asarray(part, object)) for part in (control.element_index, control.profile_name)
+        )
         for index, name in zip(indices.tolist(), names.tolist(), strict=False):
             if name in frame.columns:
                 yield (element, int(index), quantity), frame[name] * factor

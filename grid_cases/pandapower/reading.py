@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hushgrid.grid_cases.case import Case, Floats, Ints
 from hushgrid.grid_cases.elements.parts import NO_COORDINATES, Coordinates
 from hushgrid.grid_cases.matpower_parser import Value
-from hushgrid.grid_cases.pandapower.network import SIMBENCH, check_installed, in_order, line, open_network, quiet
+from hushgrid.grid_cases.pandapower.network import SIMBENCH, Net, check_installed, in_order, line, open_network, quiet
 from hushgrid.grid_cases.tables import from_fields
 from hushgrid.kernels.errors import InputError
 
@@ -30,7 +29,9 @@ def read(name: str) -> Case:
 
     Raises InputError if pandapower is not installed, cannot read the file, or the network holds what a case cannot.
     """
-    return _of_code(name) if name.startswith(SIMBENCH) else from_pandapower(open_network(name, "case"), title(name), name)
+    return (
+        _of_code(name) if name.startswith(SIMBENCH) else from_pandapower(open_network(name, "case"), title(name), name)
+    )
 
 
 def title(name: str) -> str:
@@ -38,13 +39,17 @@ def title(name: str) -> str:
     return name.removeprefix(SIMBENCH) if name.startswith(SIMBENCH) else Path(name).stem
 
 
-@lru_cache(maxsize=4)
-def _of_code(name: str) -> Case:
-    """SimBench reads all of its networks for one of them: ten seconds."""
+def _of_network(name: str) -> Case:
     return from_pandapower(open_network(name, "case"), title(name), name)
 
 
-def from_pandapower(net: Any, name: str, where: str | None = None) -> Case:
+@lru_cache(maxsize=4)
+def _of_code(name: str) -> Case:
+    """SimBench reads all of its networks for one of them: ten seconds."""
+    return _of_network(name)
+
+
+def from_pandapower(net: Net, name: str, where: str | None = None) -> Case:
     """The case of a pandapower network: its elements in service, transformers as pandapower's power flow sees them.
 
     A bus has pandapower's index as its number; buses joined by closed switches are one, under the lowest index. Rows of
@@ -71,7 +76,7 @@ class Places:
         return self.generators.get((element, index))
 
 
-def converted(net: Any, name: str, where: str) -> tuple[Case, Places]:
+def converted(net: Net, name: str, where: str) -> tuple[Case, Places]:
     """`from_pandapower`, and where the network's elements are."""
     ppc, net = _converted(net, where)
     bus, gen, branch = (np.array(np.real(ppc[table]), np.float64) for table in ("bus", "gen", "branch"))
@@ -102,11 +107,9 @@ def converted(net: Any, name: str, where: str) -> tuple[Case, Places]:
     return case, _places(net, case, numbers)
 
 
-def _places(net: Any, case: Case, numbers: Ints) -> Places:
+def _places(net: Net, case: Case, numbers: Ints) -> Places:
     lookup, held = net._pd2ppc_lookups["bus"], set(case.buses.numbers.tolist())
-    rows = {
-        index: int(numbers[lookup[index]]) for index in net.bus.index.tolist() if 0 <= lookup[index] < len(numbers)
-    }
+    rows = {index: int(numbers[lookup[index]]) for index in net.bus.index.tolist() if 0 <= lookup[index] < len(numbers)}
     in_service, generators = set((case.generators.rows + 1).tolist()), dict[tuple[str, int], int]()
     for element, (first, last) in net._gen_order.items():
         table = net[element.removesuffix("_controllable")]
@@ -117,7 +120,7 @@ def _places(net: Any, case: Case, numbers: Ints) -> Places:
     return Places({index: number for index, number in rows.items() if number in held}, generators)
 
 
-def _converted(net: Any, where: str) -> tuple[dict[str, Any], Any]:
+def _converted(net: Net, where: str) -> tuple[dict[str, Net], Net]:
     """pandapower's tables for an optimal power flow, and the copy of the network they were made from."""
     check_installed(where)
     from pandapower.converter.pypower.to_ppc import to_ppc
@@ -135,7 +138,7 @@ def _converted(net: Any, where: str) -> tuple[dict[str, Any], Any]:
         raise InputError(f"{where}: pandapower cannot convert it ({line(error)}), expected another network") from None
 
 
-def _limit(net: Any) -> None:
+def _limit(net: Net) -> None:
     """Limits for the buses and generators that have none, as `from_pandapower` says."""
     for column, none in (("min_vm_pu", 0.0), ("max_vm_pu", 2.0)):  # as pandapower takes them
         if column not in net.bus:
@@ -204,7 +207,7 @@ def _islands_left_out(bus: Floats, gen: Floats, branch: Floats, numbers: Ints) -
         yield f"{buses} apart from the rest, with {load:.3g} MW of load and {supplied} generators"
 
 
-def _coordinates(net: Any, case: Case) -> Coordinates:
+def _coordinates(net: Net, case: Case) -> Coordinates:
     """Where the buses are, by net.bus.geo (a GeoJSON point); none if a bus that is drawn has none.
 
     The open end of a line, which is no bus of pandapower's, is drawn just before the bus that it would reach.
@@ -228,7 +231,7 @@ def _coordinates(net: Any, case: Case) -> Coordinates:
     return Coordinates(case.buses.numbers, x, y)
 
 
-def _point(text: Any) -> tuple[float, float] | None:
+def _point(text: Net) -> tuple[float, float] | None:
     """(x, y) of a GeoJSON point."""
     try:
         x, y = json.loads(text)["coordinates"][:2]
@@ -238,7 +241,7 @@ def _point(text: Any) -> tuple[float, float] | None:
     return point if np.isfinite(point).all() else None
 
 
-def _refuse_unknown(ppc: dict[str, Any], where: str) -> None:
+def _refuse_unknown(ppc: dict[str, Net], where: str) -> None:
     for table in _UNKNOWN:
         if len(ppc.get(table, ())):
             raise InputError(f"{where}: found elements in {table}, expected a network of alternating current without")
@@ -247,7 +250,7 @@ def _refuse_unknown(ppc: dict[str, Any], where: str) -> None:
             raise InputError(f"{where}: found {column}, expected branches that are the same from both ends")
 
 
-def _numbers(net: Any, count: int) -> Any:
+def _numbers(net: Net, count: int) -> Net:
     """The bus number of each row of the converted table: the lowest index of its buses, or a number above all."""
     lookup = net._pd2ppc_lookups["bus"]
     numbers = np.full(count, -1, np.int64)
@@ -257,5 +260,3 @@ def _numbers(net: Any, count: int) -> Any:
     inner = np.flatnonzero(numbers < 0)  # star points of transformers with three windings, open ends of lines
     numbers[inner] = int(net.bus.index.max()) + 1 + np.arange(len(inner))
     return numbers
-
-

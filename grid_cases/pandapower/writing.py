@@ -6,17 +6,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.grid_cases.case import Case, Floats
-from hushgrid.grid_cases.pandapower.network import check_installed, line, quiet
+from hushgrid.grid_cases.pandapower.network import Net, check_installed, line, quiet
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import DocumentView
 
 
-def to_pandapower(case: Case, p_g: Floats | None = None, q_g: Floats | None = None, v: Floats | None = None) -> Any:
+def to_pandapower(case: Case, p_g: Floats | None = None, q_g: Floats | None = None, v: Floats | None = None) -> Net:
     """The case as a pandapower network, a bus's number as its index.
 
     p_g, q_g: set-points of the generators, shape (generators,), p.u. v: voltages of the buses, shape (buses,), p.u.
@@ -30,13 +30,14 @@ def to_pandapower(case: Case, p_g: Floats | None = None, q_g: Floats | None = No
 
     with quiet():
         net = from_ppc(_tables(case, p_g, q_g, v), f_hz=50, check_costs=False)
-    for number, *point in zip(*(column.tolist() for column in (case.coordinates.bus, case.coordinates.x, case.coordinates.y)), strict=True):
-        net.bus.loc[number, "geo"] = json.dumps({"type": "Point", "coordinates": point})
+    where = case.coordinates
+    for number, x, y in zip(where.bus.tolist(), where.x.tolist(), where.y.tolist(), strict=True):
+        net.bus.loc[number, "geo"] = json.dumps({"type": "Point", "coordinates": [x, y]})
     net.ext_grid["controllable"] = True  # an optimal power flow may then choose its voltage too
     return net
 
 
-Row = Mapping[str, Any]
+Row = DocumentView
 Rows = Sequence[Row]  #: of a table of `dispatch`
 #: What each frame of `net.profiles` holds: an element's table and column there.
 SERIES = (
@@ -45,7 +46,7 @@ SERIES = (
 )
 
 
-def solved(case: Case, tables: Mapping[str, Rows], period: int | None = None) -> Any:
+def solved(case: Case, tables: Mapping[str, Rows], period: int | None = None) -> Net:
     """A dispatch as a pandapower network after its power flow: the tables of `dispatch`, MW, MVAr and p.u.
 
     The load of a bus is what reaches it and does not leave it: generation less the flows into its lines and shunts, and
@@ -57,17 +58,17 @@ def solved(case: Case, tables: Mapping[str, Rows], period: int | None = None) ->
     import pandapower
 
     times = sorted({int(row["period"]) for row in tables["buses"]}) if period is not None else []
-    each = {t: _Setting.of(case, tables, t) for t in times or [None]}
-    now = each[period]
+    each = [_Setting.of(case, tables, t) for t in times] or [_Setting.of(case, tables, None)]
+    now = each[0 if period is None else times.index(period)]
     buses = replace(case.buses, p_d=np.zeros(len(case.buses)), q_d=np.zeros(len(case.buses)))
     net = to_pandapower(replace(case, buses=buses), now.p_g, now.q_g, now.v)
-    loaded = np.any([np.abs(one.load).max(axis=1) > SMALLEST for one in each.values()], axis=0)
+    loaded = np.any([np.abs(one.load).max(axis=1) > SMALLEST for one in each], axis=0)
     numbers = case.buses.numbers[loaded].tolist()
     pandapower.create_loads(net, numbers, *(now.load[loaded].T * case.base_mva), name=[f"bus {n}" for n in numbers])
-    for name, (bus, power) in now.storage.items():  # of its capacity and its charge the tables say nothing
-        pandapower.create_storage(net, bus, power, np.nan, name=name)
+    for unit, (bus, power) in now.storage.items():  # of its capacity and its charge the tables say nothing
+        pandapower.create_storage(net, bus, power, np.nan, name=unit)
     if times:
-        net.profiles = _profiles(case, net, loaded, [each[t] for t in times])
+        net.profiles = _profiles(case, net, loaded, each)
     try:
         with quiet():
             pandapower.runpp(net, calculate_voltage_angles=True, init="dc", trafo_loading="power")
@@ -110,7 +111,7 @@ class _Setting:
         return cls(p_g, q_g, v, load, units)
 
 
-def _profiles(case: Case, net: Any, loaded: NDArray[np.bool_], each: Sequence[_Setting]) -> dict[str, Any]:
+def _profiles(case: Case, net: Net, loaded: NDArray[np.bool_], each: Sequence[_Setting]) -> dict[str, Net]:
     """A frame of every period, from 1, for each of SERIES that the network has elements of."""
     from pandas import DataFrame, RangeIndex
 
@@ -119,8 +120,8 @@ def _profiles(case: Case, net: Any, loaded: NDArray[np.bool_], each: Sequence[_S
     for k, bus in enumerate(np.flatnonzero(loaded).tolist()):
         for q, quantity in enumerate(("p_mw", "q_mvar")):
             columns["load", quantity][k] = [one.load[bus, q] * base for one in each]
-    for k, name in enumerate(each[0].storage):
-        columns["storage", "p_mw"][k] = [one.storage[name][1] for one in each]
+    for k, unit in enumerate(each[0].storage):
+        columns["storage", "p_mw"][k] = [one.storage[unit][1] for one in each]
     for k, (element, index) in enumerate(zip(lookup.element_type, lookup.element, strict=True)):
         values = {
             "p_mw": [one.p_g[k] * base for one in each],
@@ -134,7 +135,7 @@ def _profiles(case: Case, net: Any, loaded: NDArray[np.bool_], each: Sequence[_S
     return {f"{element}_{quantity}": DataFrame(of, periods) for (element, quantity), of in columns.items() if of}
 
 
-def write(net: Any, path: Path) -> None:
+def write(net: Net, path: Path) -> None:
     """A network file of pandapower. Raises InputError if it cannot be written."""
     import pandapower
 
@@ -144,7 +145,7 @@ def write(net: Any, path: Path) -> None:
         raise InputError(f"{path}: {error.strerror}, expected a file that can be written") from None
 
 
-def _tables(case: Case, p_g: Floats | None, q_g: Floats | None, v: Floats | None) -> dict[str, Any]:
+def _tables(case: Case, p_g: Floats | None, q_g: Floats | None, v: Floats | None) -> dict[str, Net]:
     """MATPOWER's tables of a case, with its bus numbers."""
     mva, buses, generators, lines = case.base_mva, case.buses, case.generators, case.lines
     places = case.index(generators.bus)
@@ -216,5 +217,3 @@ def _gencost(case: Case) -> Floats:
         table[k, [0, 3]] = 1, width // 2
         table[k, 4:] = np.pad(row, (0, width - len(row)), constant_values=np.nan)
     return table
-
-

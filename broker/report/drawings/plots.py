@@ -134,7 +134,9 @@ def lines(
         for i, (key, values) in enumerate(curves.items()):
             drawable = np.where(np.isfinite(values) & ((values > 0) | (not (log and positive))), values, np.nan)
             colour = "#8793a0" if crowded else PALETTE[i % len(PALETTE)]
-            title = f"each of {len(curves)} {each}" if crowded and i == 0 else None if crowded else key
+            title = None if crowded else key
+            if crowded and i == 0:
+                title = f"each of {len(curves)} {each}"
             few = int(np.isfinite(drawable).sum()) <= 2  # a curve of one point is not visible as a line
             axes.plot(
                 rounds,

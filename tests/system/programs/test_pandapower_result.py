@@ -100,7 +100,9 @@ def test_the_files_of_a_day_hold_its_series_its_storage_and_what_nobody_controls
     pandapower.to_json(ring(), "net.json")
     text = hushgrid("case", "day", "net.json", "--out", "day", "--periods", 4, "--zones", 2).out
     assert "1 units of 0.6 MWh" in text
-    rows = {(int(r["period"]), int(r["bus"])): r for r in csv.DictReader(Path("day/profiles.csv").open())}
+    rows = {
+        (int(r["period"]), int(r["bus"])): r for r in csv.DictReader(Path("day/profiles.csv").read_text().splitlines())
+    }
     assert float(rows[4, 3]["p_mw"]) == pytest.approx(0.5 * ring().load.p_mw[ring().load.bus == 3].sum() - 0.2)
     assert Path("day/storage.csv").read_text().splitlines()[1].startswith("storage0,4,0.2,0.6,0.95,0.5,")
 

@@ -40,9 +40,6 @@ def read(path: Path) -> Case:
             for name, kind in _kinds().items()
             if name not in LATER or f"{name}.{fields(kind)[0].name}" in arrays
         }
-        words: dict[str, Any] = {
-            name: tuple(arrays[name].tolist()) for name in WORDS if name in arrays or name not in LATER
-        }
         constraints, omitted = (tuple(arrays[name].tolist()) if name in arrays else () for name in WORDS)
         head = str(arrays["name"]), float(arrays["base_mva"])
         return Case(*head, **tables, constraints=constraints, omitted=omitted)

@@ -106,8 +106,8 @@ class _Setting:
             ends = number(np.array([row[bus] for row in lines], np.int64))
             np.subtract.at(load, ends, np.array([(row[p], row[q]) for row in lines], float).reshape(-1, 2) / base)
         units = {str(row["storage"]): (int(row["bus"]), row["charge_mw"] - row["discharge_mw"]) for row in storage}
-        for bus, power in units.values():
-            load[number(np.array([bus], np.int64)), 0] -= power / base
+        for at, power in units.values():
+            load[number(np.array([at], np.int64)), 0] -= power / base
         return cls(p_g, q_g, v, load, units)
 
 

@@ -122,8 +122,9 @@ def lines(
     from_zero: bool = False,
     each: str = "nodes",
 ) -> str:
-    """Curves over rounds, of a node or of what `each` says; `levels` are horizontal lines with their name. Values that are not finite leave a gap.
+    """Curves over rounds; `levels` are horizontal lines with their name. Values that are not finite leave a gap.
 
+    each: what the curves are of, in the legend of many.
     log: a logarithmic axis where a positive value exists to stand on it; zeros are then not drawn.
     """
 

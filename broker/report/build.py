@@ -78,6 +78,7 @@ def _found(run: Run, case: Case | None, absent: str, along: str) -> list[str]:
             section("The day", day_page.drawn(run, day)),
             section("The grid", day_page.map_of(run)),
             section("Set-points of that period", day_page.tables(run)),
+            *([section("One line out", screened)] if (screened := day_page.screened(run)) else []),
             along,
         ]
     if run.least_cost:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import nan
+from math import isfinite, nan
 
 import numpy as np
 
@@ -13,7 +13,14 @@ from hushgrid.broker.report.day import Day, day_of
 from hushgrid.broker.report.drawings import plots
 from hushgrid.broker.report.drawings.page import figure, paragraphs, table
 from hushgrid.broker.report.run_directory import Array, Run
+from hushgrid.kernels.types import DocumentView
 
+OUTAGES = (
+    *("Line out", "From, to", "Highest loading, %", "Of branch", "Period"),
+    *("Voltage nearest a limit", "Bus", "In period"),
+)
+STORED = ("storage", "contingencies")  #: tables that no snapshot has
+WORST = 12  #: outages that the page lists
 POWERS = ("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw", "slack_mvar")
 HEADINGS = ("Period", "Load, MW", "Served, MW", "Unserved, MW", "Charging, MW", "Discharging, MW", "Prices, $/MWh")
 
@@ -28,7 +35,9 @@ def hour(run: Run, t: int) -> Run:
     result = {key: value for key, value in run.result.items() if key not in ("horizon", "bound", "gap")}
     result |= {key: run.result[key][t - 1] for key in POWERS} | {"period": t}
     tables = {
-        name: tuple(row for row in rows if row["period"] == t) for name, rows in run.tables.items() if name != "storage"
+        name: tuple(row for row in rows if row["period"] == t)
+        for name, rows in run.tables.items()
+        if name not in STORED
     }
     ac = run.result.get("ac") or {}
     solved = ac.get("objective") is not None or (ac.get("failed") is not None and t not in ac["failed"])
@@ -111,6 +120,58 @@ def tables(run: Run) -> str:
     t = run.period or dearest(run)
     text = f"Period {t}. generation.csv, balance.csv, lines.csv, buses.csv and storage.csv have every period."
     return paragraphs([text]) + dispatch_page.tables(hour(run, t))
+
+
+def screened(run: Run) -> str:
+    """What each line that goes out leaves, the worst of all periods; "" where it was not looked at."""
+    rows = run.tables.get("contingencies", ())
+    if not rows:
+        return ""
+    outages: dict[int, list[DocumentView]] = {}
+    for row in rows:
+        outages.setdefault(row["branch"], []).append(row)
+    solved = {k: each for k, each in outages.items() if any(row["outcome"] == "solved" for row in each)}
+    islands = sum(all(row["outcome"] == "island" for row in each) for each in outages.values())
+    unsolved = sum(row["outcome"] == "no power flow" for row in rows)
+    text = [
+        f"One line out at a time, in each period, at the plan's set-points: {len(solved)} of {len(outages)} lines leave "
+        f"the network whole. {_overloads(rows)} This is a check, no constraint: the plan knows nothing of it."
+    ]
+    text += [f"{islands} lines cut buses off, and are not looked at."] if islands else []
+    text += [f"In {unsolved} cases no power flow was found."] if unsolved else []
+    worst = sorted((max(map(_loading, each)), k) for k, each in solved.items())[::-1][:WORST]
+    cells = []
+    for _, k in worst:
+        loaded = max(solved[k], key=_loading)
+        low = min((row for row in solved[k] if row["outcome"] == "solved"), key=_room)
+        at = f"{loaded['worst_branch']:.0f}" if isfinite(loaded["worst_branch"]) else ""
+        voltage = f"{low['v_pu']:.3f} of {low['v_min']:.3f} to {low['v_max']:.3f}"
+        ends = f"{loaded['from']} to {loaded['to']}"
+        percent = f"{loaded['loading_percent']:.1f}" if at else ""
+        cells.append(
+            [str(k), ends, percent, at, str(loaded["period"]), voltage, f"{low['worst_bus']:.0f}", str(low["period"])]
+        )
+    caption = f"The {len(cells)} lines whose loss loads another most; contingencies.csv has every line and period."
+    return paragraphs(text) + (table(list(OUTAGES), cells, caption) if cells else "")
+
+
+def _overloads(rows: Sequence[DocumentView]) -> str:
+    """How many outages overload a line, in words."""
+    over = [row for row in rows if _loading(row) > 100]
+    beyond = sum(row["outcome"] == "solved" and _room(row) < -1e-4 for row in rows)
+    voltages = f"In {beyond} a voltage is beyond a limit." if beyond else "No voltage is beyond a limit."
+    if not over:
+        return f"No line is overloaded. {voltages}"
+    lines, periods = len({row["branch"] for row in over}), len({row["period"] for row in over})
+    return f"{lines} of them overload another line, in {periods} periods. {voltages}"
+
+
+def _loading(row: DocumentView) -> float:
+    return float(row["loading_percent"]) if isfinite(row["loading_percent"]) else 0.0
+
+
+def _room(row: DocumentView) -> float:
+    return float(min(row["v_pu"] - row["v_min"], row["v_max"] - row["v_pu"]))
 
 
 def _paths(run: Run, name: str, element: str, column: str) -> Mapping[str, Array]:

@@ -42,7 +42,7 @@ TABLES = {
 }
 DC = {"dclines": dispatch.DC_LINES}  #: and one more if the case has dc lines
 #: Over a horizon every table has a first column `period`, a balance storage's two, and storage has a table.
-STORAGE = {"storage": day.STORAGE}
+STORAGE = {"storage": day.STORAGE, "contingencies": day.CONTINGENCIES}
 SUMS = {"sum": ("entry", "value", "sd")}  #: the same of a run that has added up a statistic
 WORDS = (
     "entry",
@@ -51,6 +51,7 @@ WORDS = (
     "zones",
     "source",
     "tie",
+    "outcome",
 )  #: their columns of text; numbers of generators, branches and buses are whole
 WHOLE = ("period", "gen", "bus", "branch", "dcline", "from", "to")
 SOURCES = ("ac", "relaxed")

@@ -156,7 +156,7 @@ def public(
         problem.ignore,
     )
     if problem.horizon is not None:
-        plan = replace(plan, horizon=read_horizon(problem.horizon, case))
+        plan = replace(plan, horizon=read_horizon(problem.horizon, case), contingencies=problem.contingencies)
         horizon_of(plan, case)
     if objective == "cost":
         wired = wiring(case, plan)

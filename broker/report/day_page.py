@@ -137,8 +137,8 @@ def screened(run: Run) -> str:
         f"One line out at a time, in each period, at the plan's set-points: {len(solved)} of {len(outages)} lines leave "
         f"the network whole. {_overloads(rows)} This is a check, no constraint: the plan knows nothing of it."
     ]
-    text += [f"{islands} lines cut buses off, and are not looked at."] if islands else []
-    text += [f"In {unsolved} cases no power flow was found."] if unsolved else []
+    text += [f"{_count(islands, 'other line')} would cut buses off: no power flow is computed."] if islands else []
+    text += [f"No power flow was found for {_count(unsolved, 'outage')}."] if unsolved else []
     worst = sorted((max(map(_loading, each)), k) for k, each in solved.items())[::-1][:WORST]
     cells = []
     for _, k in worst:
@@ -158,12 +158,19 @@ def screened(run: Run) -> str:
 def _overloads(rows: Sequence[DocumentView]) -> str:
     """How many outages overload a line, in words."""
     over = [row for row in rows if _loading(row) > 100]
-    beyond = sum(row["outcome"] == "solved" and _room(row) < -1e-4 for row in rows)
-    voltages = f"In {beyond} a voltage is beyond a limit." if beyond else "No voltage is beyond a limit."
+    solved = [row for row in rows if row["outcome"] == "solved"]
+    beyond = sum(_room(row) < -1e-4 for row in solved)
+    voltages = "No voltage is beyond a limit."
+    if beyond:
+        voltages = f"A voltage is beyond a limit in {beyond} of {_count(len(solved), 'power flow')}."
     if not over:
         return f"No line is overloaded. {voltages}"
     lines, periods = len({row["branch"] for row in over}), len({row["period"] for row in over})
-    return f"{lines} of them overload another line, in {periods} periods. {voltages}"
+    return f"The loss of {_count(lines, 'line')} overloads another, in {_count(periods, 'period')}. {voltages}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _loading(row: DocumentView) -> float:

@@ -148,9 +148,8 @@ def screened(run: Run) -> str:
         voltage = f"{low['v_pu']:.3f} of {low['v_min']:.3f} to {low['v_max']:.3f}"
         ends = f"{loaded['from']} to {loaded['to']}"
         percent = f"{loaded['loading_percent']:.1f}" if at else ""
-        cells.append(
-            [str(k), ends, percent, at, str(loaded["period"]), voltage, f"{low['worst_bus']:.0f}", str(low["period"])]
-        )
+        when = str(loaded["period"]), voltage, f"{low['worst_bus']:.0f}", str(low["period"])
+        cells.append([str(k), ends, percent, at, *when])
     caption = f"The {len(cells)} lines whose loss loads another most; contingencies.csv has every line and period."
     return paragraphs(text) + (table(list(OUTAGES), cells, caption) if cells else "")
 

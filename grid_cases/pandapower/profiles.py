@@ -56,11 +56,8 @@ def day_of(net: Net, name: str, day: int, periods: int, hours: float, where: str
     available = dict(_available(net, places, series, case))
     mean = loads.mean(axis=0) / case.base_mva
     case = replace(case, buses=replace(case.buses, p_d=mean[:, 0], q_d=mean[:, 1]))
-    units = [
-        _unit(row, index, places.buses[bus])
-        for index, row in storage.iterrows()
-        if (bus := int(row["bus"])) in places.buses
-    ]
+    places_of = {index: places.bus(int(row["bus"])) for index, row in storage.iterrows()}
+    units = [_unit(storage.loc[index], index, at) for index, at in places_of.items() if at is not None]
     grids = [k for index in net.ext_grid.index if (k := places.generator("ext_grid", index)) is not None]
     return NetworkDay(case, loads, units, available, np.array(grids, np.int64))
 

@@ -90,6 +90,14 @@ def test_every_period_has_an_ac_dispatch_and_its_own_rows(day):
     assert day.price_min[0] <= day.prices["14"][0] <= day.price_max[0]
 
 
+def test_each_period_is_checked_with_each_line_out():
+    run = hushgrid.run(SCENARIO, set=NONE | {"problem.contingencies": True, "problem.ac": "none"})
+    table = rows(run, "contingencies")
+    assert [(row["period"], row["branch"]) for row in table] == [(t, k) for t in range(1, 25) for k in range(1, 21)]
+    assert {row["branch"] for row in table if row["outcome"] == "island"} == {14}
+    assert max(row["loading_percent"] for row in table if row["branch"] == 1 and row["outcome"] == "solved") > 150
+
+
 def test_prices_are_those_of_the_whole_plan(day):
     """$/MWh at bus 4 in the first periods, where ramps and storage leave no choice of multipliers: the reference's."""
     assert day.prices["4"][:4] == pytest.approx([8.463, 8.431, 8.422, 8.419], rel=1e-3)
@@ -117,6 +125,7 @@ def test_a_private_day_is_planned_on_noisy_loads_and_costs_one_answer():
             {"algorithm": {"name": "ladmm", "rounds": 3, "rho": 1.0}, "problem.objective": "shedding"},
             "horizon: found a",
         ),
+        ({"problem.contingencies": True, "problem.horizon": None}, "problem.contingencies: found true, expected false"),
         ({"problem.margins": True}, "problem.margins: found true, expected false .problem.horizon"),
     ],
 )

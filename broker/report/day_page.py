@@ -134,8 +134,8 @@ def screened(run: Run) -> str:
     islands = sum(all(row["outcome"] == "island" for row in each) for each in outages.values())
     unsolved = sum(row["outcome"] == "no power flow" for row in rows)
     text = [
-        f"One line out at a time, in each period, at the plan's set-points: {len(solved)} of {len(outages)} lines leave "
-        f"the network whole. {_overloads(rows)} This is a check, no constraint: the plan knows nothing of it."
+        f"One line out at a time, in each period, at the plan's set-points: {len(solved)} of {len(outages)} lines "
+        f"leave the network whole. {_overloads(rows)} This is a check, no constraint: the plan knows nothing of it."
     ]
     text += [f"{_count(islands, 'other line')} would cut buses off: no power flow is computed."] if islands else []
     text += [f"No power flow was found for {_count(unsolved, 'outage')}."] if unsolved else []

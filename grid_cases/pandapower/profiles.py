@@ -58,7 +58,7 @@ def day_of(net: Net, name: str, day: int, periods: int, hours: float, where: str
     case = replace(case, buses=replace(case.buses, p_d=mean[:, 0], q_d=mean[:, 1]))
     places_of = {index: places.bus(int(row["bus"])) for index, row in storage.iterrows()}
     units = [_unit(storage.loc[index], index, at) for index, at in places_of.items() if at is not None]
-    grids = [k for index in net.ext_grid.index if (k := places.generator("ext_grid", index)) is not None]
+    grids = sorted(number for (element, _), number in places.generators.items() if element == "ext_grid")
     return NetworkDay(case, loads, units, available, np.array(grids, np.int64))
 
 

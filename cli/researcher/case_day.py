@@ -13,10 +13,9 @@ import numpy as np
 
 from hushgrid.grid_cases import archive
 from hushgrid.grid_cases.case import Case, Floats
-from hushgrid.grid_cases.pandapower.network import LICENCE, SIMBENCH, open_network
-from hushgrid.grid_cases.pandapower.profiles import COST, EFFICIENCY, NetworkDay, day_of
-from hushgrid.grid_cases.pandapower.reading import title
+from hushgrid.grid_cases.pandapower import LICENCE, SIMBENCH, open_network, title
 from hushgrid.grid_cases.partition import Zones, partition
+from hushgrid.grid_cases.timeseries.network_day import COST, EFFICIENCY, NetworkDay, day_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.problems.power_flow.horizon import OF_GENERATORS, PROFILES, STORAGE
 

@@ -1,19 +1,23 @@
-"""From a case, or a dispatch, to a network of pandapower."""
+"""From a case, or a dispatch, to a network of pandapower; `grid_cases.pandapower` offers it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.grid_cases.case import Case, Floats
-from hushgrid.grid_cases.pandapower.network import Net, check_installed, line, quiet
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import DocumentView
+
+Net = Any  #: a network of pandapower, which has no types, or what it is made of
 
 
 def to_pandapower(case: Case, p_g: Floats | None = None, q_g: Floats | None = None, v: Floats | None = None) -> Net:
@@ -217,3 +221,29 @@ def _gencost(case: Case) -> Floats:
         table[k, [0, 3]] = 1, width // 2
         table[k, 4:] = np.pad(row, (0, width - len(row)), constant_values=np.nan)
     return table
+
+
+def check_installed(where: str) -> None:
+    """Raises InputError unless pandapower can be imported."""
+    try:
+        import pandapower  # noqa: F401
+    except ImportError:
+        raise InputError(
+            f"{where}: found no module pandapower, expected it for its networks (pip install 'hushgrid[pandapower]')"
+        ) from None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without pandapower's remarks on limits and costs that it fills in."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def line(error: Exception) -> str:
+    """What an error says, on one line."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,9 +1,14 @@
-"""From a network of pandapower to a case."""
+"""Networks of pandapower and SimBench, in and out, by pandapower's own converters (extras `pandapower`, `simbench`).
+
+A network file (.json) names Python classes that pandapower makes again as it reads: read only files you trust.
+SimBench's data are under the ODbL 1.0, its code under the BSD licence (simbench.de): nothing of it comes with hushgrid.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,10 +18,17 @@ import numpy as np
 from hushgrid.grid_cases.case import Case, Floats, Ints
 from hushgrid.grid_cases.elements.parts import NO_COORDINATES, Coordinates
 from hushgrid.grid_cases.matpower_parser import Value
-from hushgrid.grid_cases.pandapower.network import SIMBENCH, Net, check_installed, in_order, line, open_network, quiet
+from hushgrid.grid_cases.pandapower_writing import Net, check_installed, line, quiet, solved, to_pandapower, write
 from hushgrid.grid_cases.tables import from_fields
 from hushgrid.kernels.errors import InputError
 
+__all__ = ["from_pandapower", "read", "solved", "to_pandapower", "write"]
+
+SIMBENCH = "simbench:"  #: before one of its codes: simbench:1-MV-rural--0-sw
+LICENCE = "SimBench (simbench.de), Open Database License 1.0 (ODbL); code BSD-3-Clause"
+#: Columns of yes and no, and what an entry without a value stands for.
+_FLAGS = {"controllable": False, "in_service": True, "slack": False, "closed": True, "reactive_capability_curve": False}
+_CONTROLLED = ("ext_grid", "gen", "dcline")  #: whose `controllable` is yes unless they say no
 _UNLIMITED = 1e9 * (1 - 1e-9)  #: MW or MVAr by which pandapower says that there is no limit
 _NO_RATING = 1e4  #: p.u. of a line, above which a rating stands for none
 _UNKNOWN = ("bus_dc", "branch_dc", "tcsc", "svc", "ssc", "vsc", "source_dc")  #: tables of devices that a case has not
@@ -260,3 +272,61 @@ def _numbers(net: Net, count: int) -> Net:
     inner = np.flatnonzero(numbers < 0)  # star points of transformers with three windings, open ends of lines
     numbers[inner] = int(net.bus.index.max()) + 1 + np.arange(len(inner))
     return numbers
+
+
+def open_network(name: str, where: str) -> Net:
+    """The network in pandapower's file of this path, or of SimBench's code. Raises InputError, which names `where`."""
+    return _of_code(name.removeprefix(SIMBENCH), where) if name.startswith(SIMBENCH) else _of_file(Path(name), where)
+
+
+def _of_file(path: Path, where: str) -> Net:
+    check_installed(str(path))
+    import pandapower
+
+    if not path.is_file():
+        raise InputError(f"{where}: {str(path)!r}: found no such file, expected a network file of pandapower")
+    try:
+        with quiet():
+            net = pandapower.from_json(str(path))
+    except Exception as error:  # whatever its decoder and the classes it makes can raise
+        raise InputError(f"{where}: {path}: {line(error)}, expected a network file of pandapower") from None
+    if not isinstance(net, pandapower.pandapowerNet):
+        raise InputError(f"{where}: {path}: found {type(net).__name__}, expected a network file of pandapower")
+    return net
+
+
+def _of_code(code: str, where: str) -> Net:
+    try:
+        import simbench
+    except ImportError:
+        raise InputError(
+            f"{where}: {SIMBENCH}{code}: found no module simbench, expected it (pip install 'hushgrid[simbench]')"
+        ) from None
+    if code not in simbench.collect_all_simbench_codes():
+        raise InputError(
+            f"{where}: found {SIMBENCH}{code[:60]}, expected a code of SimBench such as {SIMBENCH}1-MV-rural--0-sw"
+        )
+    try:
+        with quiet():
+            return simbench.get_simbench_net(code)
+    except Exception as error:
+        raise InputError(f"{where}: {SIMBENCH}{code}: {line(error)}, expected a network of SimBench") from None
+
+
+def in_order(net: Net) -> Net:
+    """A copy whose columns hold what pandapower computes with: yes or no where flags are, numbers where numbers are."""
+    from pandas import DataFrame, to_numeric
+
+    net = deepcopy(net)
+    for name, table in list(net.items()):
+        if not isinstance(table, DataFrame) or name.startswith("_") or name.startswith("res_"):
+            continue
+        for column in table.columns:
+            if column in _FLAGS:
+                usual = True if column == "controllable" and name in _CONTROLLED else _FLAGS[column]
+                missing = table[column].isna().to_numpy()
+                values = np.where(missing, usual, table[column].to_numpy(dtype=object))
+                table[column] = values.astype(np.bool_)
+            elif table[column].dtype == object and str(column).endswith(("_mw", "_mvar", "_mva", "_pu", "_percent")):
+                table[column] = to_numeric(table[column], errors="coerce").astype(np.float64)
+    return net

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hushgrid.grid_cases.case import Case, Floats, Ints
-from hushgrid.grid_cases.pandapower.network import Net, in_order
-from hushgrid.grid_cases.pandapower.reading import Places, converted
+from hushgrid.grid_cases.pandapower import Places, converted, in_order
+from hushgrid.grid_cases.pandapower_writing import Net
 from hushgrid.kernels.errors import InputError
 
 #: SimBench's tables by element, and the column of a quantity of the profile of a name.

@@ -276,7 +276,7 @@ def _numbers(net: Net, count: int) -> Net:
 
 def open_network(name: str, where: str) -> Net:
     """The network in pandapower's file of this path, or of SimBench's code. Raises InputError, which names `where`."""
-    return _of_code(name.removeprefix(SIMBENCH), where) if name.startswith(SIMBENCH) else _of_file(Path(name), where)
+    return _simbench(name.removeprefix(SIMBENCH), where) if name.startswith(SIMBENCH) else _of_file(Path(name), where)
 
 
 def _of_file(path: Path, where: str) -> Net:
@@ -295,7 +295,7 @@ def _of_file(path: Path, where: str) -> Net:
     return net
 
 
-def _of_code(code: str, where: str) -> Net:
+def _simbench(code: str, where: str) -> Net:
     try:
         import simbench
     except ImportError:

@@ -37,6 +37,7 @@ def ring():
     from pandas import DataFrame
 
     net = simple_mv_open_ring_net()
+    net.trafo["max_loading_percent"] = 100.0
     pandapower.create_sgen(net, 3, 0.1, 0.02)
     pandapower.create_storage(net, 4, 0.2, 0.6, max_p_mw=0.2, name="battery")
     shape = np.array([0.4, 1.0, 0.7, 0.5])

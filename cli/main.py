@@ -147,7 +147,7 @@ def make_parser(filled: Collection[str]) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text.split("\n")[0], description=text)
         if name in filled:
             folder = next(folder for folder, names in FOLDERS.items() if name in names)
-            command: Any = import_module(f"hushgrid.cli.{folder}.{name}")
+            command = import_module(f"hushgrid.cli.{folder}.{name}")
             command.arguments(made)
             made.set_defaults(command=command.main)
     return parser
@@ -164,7 +164,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any) -> None:
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: object) -> None:
         super().__init__(option_strings, dest, nargs=0, help="the program's version")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:

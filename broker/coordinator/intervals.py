@@ -63,6 +63,7 @@ class Intervals:
         self.directory = Path(config.state)
         self.refusals = Refusals()
         self.why_cold = ""
+        self.last = interval_log.last(self.ledger, self.directory / "intervals.csv")  #: the last interval, for `watch`
         self._anew()
 
     def _anew(self) -> None:
@@ -175,6 +176,7 @@ class Intervals:
             line += f" ({path.name}, {row['start']} start, {row['rounds']} rounds)"
         flat = {key: " ".join(value) if isinstance(value, list | dict) else value for key, value in row.items()}
         interval_log.note(self.directory / "intervals.csv", flat, self.run.keep)
+        self.last = interval_log.count(self.ledger, self.last, row)
         interval_log.prune(self.directory / "runs", self.run.keep)
         if (final := coordinator.final_state()) is not None:
             warm_start.keep(self.ledger, self.plan, coordinator.run, final, self.schedule.number, self.clocks)

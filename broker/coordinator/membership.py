@@ -363,6 +363,10 @@ class Silence:
         """Those of these members that have been silent for longer."""
         return [m for m in members if self.now - self._last[m] > seconds]
 
+    def since(self, members: Iterable[str]) -> float:
+        """Since when the first of these members is silent, s of the coordinator's clock; now if there are none."""
+        return min((self._last.get(m, self.now) for m in members), default=self.now)
+
     def moment(self, seconds: float = 0.0) -> str:
         """The time of day, so many seconds ago."""
         return time.strftime("%H:%M:%S", time.localtime(self.wall() - seconds))

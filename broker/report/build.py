@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hushgrid.broker.report import day_page, dispatch, dispatch_page, quality, summary
 from hushgrid.broker.report import network as row_page
@@ -173,7 +173,7 @@ def power_words(run: Run) -> str:
     )
 
 
-def _bytes(value: Any) -> str:
+def _bytes(value: object) -> str:
     if not isinstance(value, int | float):
         return MISSING
     for unit in ("B", "kB", "MB"):
@@ -245,7 +245,7 @@ def _objective(run: Run) -> list[tuple[str, str]]:
     return rows
 
 
-def _stopped(because: Any, walks: bool) -> str:
+def _stopped(because: object, walks: bool) -> str:
     """result.json's word for it, in the pattern's own unit."""
     return f"all {'activations' if walks else 'rounds'} were made" if because == "rounds" else number(because)
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -299,7 +299,7 @@ def _head(name: str, *paragraphs: str) -> str:
     return f'<h3>{escape(name)}</h3><p class="about">{escape(" ".join(paragraphs))}</p>'
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     return fixed(value, 3) if isinstance(value, float) else str(value)
 
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import argparse
 
-from hushgrid.cli.operator import enrolment
+from hushgrid.cli.operator import access, enrolment
 from hushgrid.kernels.errors import InputError
 
-MODULES = (enrolment,)
+MODULES = (enrolment, access)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 import select
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from hushgrid.cli.owner.findings import Finding, Place, bad, ok, warn
 from hushgrid.kernels.errors import HushgridError, Stopped
 from hushgrid.node.config.watch import WATCH, WatchConfig, load_watch
-from hushgrid.node.transport.connect import Address, Dial, parse_url, tls_context
+from hushgrid.node.transport.connect import Address, AddressInfo, Dial, parse_url, tls_context
 from hushgrid.node.transport.lookup import Lookup, numeric
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, Topics
@@ -36,7 +35,7 @@ def broker(place: Place, running: bool) -> Iterator[Finding]:
     except OSError as error:
         yield bad("name", f"{address.host}: {error.strerror or error}", "a name server, or a line in /etc/hosts", 4)
         return
-    yield ok("name", f"{address.host} is {', '.join(dict.fromkeys(t[4][0] for t in targets))}")
+    yield ok("name", f"{address.host} is {', '.join(dict.fromkeys(str(t[4][0]) for t in targets))}")
     finding, reached = _dialled(targets, address, context)
     yield finding
     if not reached:
@@ -48,7 +47,7 @@ def broker(place: Place, running: bool) -> Iterator[Finding]:
         yield from _accepted(place)
 
 
-def _resolved(address: Address) -> list[Any]:
+def _resolved(address: Address) -> Sequence[AddressInfo]:
     if targets := numeric(address):
         return targets
     lookup = Lookup(address)
@@ -57,7 +56,7 @@ def _resolved(address: Address) -> list[Any]:
     return answer
 
 
-def _dialled(targets: list[Any], address: Address, context: ssl.SSLContext | None) -> tuple[Finding, bool]:
+def _dialled(targets: Sequence[AddressInfo], address: Address, context: ssl.SSLContext | None) -> tuple[Finding, bool]:
     """TCP and TLS to the first address that answers; nothing is said on it."""
     place, why = f"{address.host}:{address.port}", "no answer"
     for target in targets:
@@ -67,9 +66,11 @@ def _dialled(targets: list[Any], address: Address, context: ssl.SSLContext | Non
             try:
                 _complete(dial, began + CONNECT_S)
                 took = f"{1e3 * (time.monotonic() - began):.0f} ms"
-                if context is None:
+                if not isinstance(dial.sock, ssl.SSLSocket):
                     return ok("connection", f"{place} answers in {took}"), True
-                ends = ssl.cert_time_to_seconds(str(dial.sock.getpeercert()["notAfter"]))
+                certificate = dial.sock.getpeercert()
+                assert certificate is not None
+                ends = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
                 days = int((ends - time.time()) // 86400)
                 text = f"{place} answers in {took}, {dial.sock.version()}, the broker's certificate ends in {days} days"
                 if days < 30:

@@ -134,7 +134,10 @@ def _costs(f: Document) -> str:
 
 
 def zones(name: str, choice: str, export: Path | None, as_json: bool, ignore: Sequence[str] = ()) -> str:
-    """A partition: choice is a number or lists of bus numbers, as in a scenario. export: where the models go."""
+    """A partition: choice is a number or lists of bus numbers, as in a scenario. export: where the models go.
+
+    Raises InputError if the choice is no partition of the case.
+    """
     case = load(name).without(ignore)
     try:
         wanted = json.loads(choice)

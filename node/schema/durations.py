@@ -17,6 +17,8 @@ Duration = Annotated[str, Meta(pattern=PATTERN, examples=["10s", "15min", "1h"])
 #: The same, or a number of seconds, for keys that programs write too.
 Length = Duration | Annotated[float, Meta(ge=0, le=LONGEST)]
 
+SLACK = 0.1, 10.0  #: of the interval, and s: what a run and its jitter may take at the most before an answer is old
+
 
 def seconds(length: Length) -> float:
     """The length of a `Duration`, or of a number of seconds, s."""
@@ -44,3 +46,10 @@ def in_words(length: float, *, up: bool = False) -> str:
             rest = rounded % size // round(UNITS[small])
             return f"{rounded // size}{big}" + (f" {rest}{small}" if rest else "")
     return f"{rounded}s"
+
+
+def validity(every: float | None) -> float | None:
+    """Seconds for which an answer counts: until the next one is there, with some slack; None without a schedule."""
+    if every is None:
+        return None
+    return every + min(max(SLACK[0] * every, SLACK[1]), every)

@@ -23,6 +23,7 @@ from hushgrid.node.durable import write_file
 from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Outcome, RunFacts
+from hushgrid.node.schema.durations import validity
 from hushgrid.node.schema.site import MqttSink, Sink
 from hushgrid.node.site.data_source import DataSource
 from hushgrid.node.site.exec_sink import ExecSink
@@ -34,15 +35,7 @@ from hushgrid.node.wire import PLAN_LIMIT, Refuse, decode_envelope
 
 LOOK_S, HOOK_S = 10.0, 0.25  #: between two turns in which nothing happens; while the program runs
 AGAIN_S = 10.0  #: until a file that could not be written is tried again
-SLACK = 0.1, 10.0  #: of the interval, and s: what a run and its jitter may take at the most before an answer is old
 LONGEST_S = 2**32 - 1  #: that a broker can be told to keep a message
-
-
-def validity(every: float | None) -> float | None:
-    """Seconds for which an answer counts: until the next one is there, with some slack; None without a schedule."""
-    if every is None:
-        return None
-    return every + min(max(SLACK[0] * every, SLACK[1]), every)
 
 
 class Sinks(NamedTuple):

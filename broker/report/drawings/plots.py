@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 GRID = "#d8dee4"
-DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
+DASHES: tuple[object, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 SIZE = (4.7, 2.75)  # inches; half the page's width
-STYLE: dict[str, Any] = {
+STYLE: dict[str, object] = {
     "svg.fonttype": "none",  # text stays text: it can be read aloud, searched and copied
     "font.family": "sans-serif",
     "font.size": 8.5,

@@ -15,7 +15,7 @@ from math import isfinite, sqrt
 import numpy as np
 
 from hushgrid.grid_cases.ac.margins import margins
-from hushgrid.grid_cases.ac.network import flows
+from hushgrid.grid_cases.ac.network import Point, flows, violations
 from hushgrid.grid_cases.ac.opf import AcDispatch, NoDispatch, recover
 from hushgrid.grid_cases.ac.program import Margins
 from hushgrid.grid_cases.case import Case
@@ -227,6 +227,21 @@ def _packed(case: Case, ac: AcDispatch, held: Mapping[str, Standing]) -> Vector:
     return np.concatenate([head, ac.p_g, ac.q_g, *of_buses, ac.dc.ravel()])
 
 
+def _unpacked(case: Case, packed: Vector) -> list[Vector]:
+    """(iterations, objective), then as `_packed`: p_g, q_g, v, angle, slack, price, dc."""
+    n, g = len(case.buses), len(case.generators)
+    return np.split(packed, np.cumsum([2, g, g, n, n, 4 * n, 2 * n]))
+
+
+def largest_violation(case: Case, packed: Vector) -> float | None:
+    """By how much the AC dispatch in the coordinator's state passes a limit in p.u. at most; None if there is none."""
+    if not packed.size:
+        return None
+    _, p_g, q_g, v, angle, _, _, dc = _unpacked(case, packed)
+    beyond = violations(case, Point(v, angle, p_g, q_g, dc.reshape(-1, 4)))
+    return max(value for kind, value in beyond.items() if kind != "angle")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Recovered:
     """A dispatch that satisfies the AC power flow equations, and its figures for result.json."""
@@ -341,8 +356,8 @@ def recovered(case: Case, seen: Dispatch, packed: Vector) -> Recovered | None:
     """
     if not packed.size:
         return None
-    n, g = len(case.buses), len(case.generators)
-    head, p_g, q_g, v, angle, slack, price, dc = np.split(packed, np.cumsum([2, g, g, n, n, 4 * n, 2 * n]))
+    n = len(case.buses)
+    head, p_g, q_g, v, angle, slack, price, dc = _unpacked(case, packed)
     there = list(seen.zone_of)
     known = np.isin(case.generators.bus, there)
     touched = np.isin(case.lines.from_bus, there) | np.isin(case.lines.to_bus, there)

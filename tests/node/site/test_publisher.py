@@ -13,9 +13,10 @@ import pytest
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import RunFacts, SiteOutcome
+from hushgrid.node.schema.durations import validity
 from hushgrid.node.schema.site import MqttSink, Sink, SinkFile
 from hushgrid.node.site import publisher as module
-from hushgrid.node.site.publisher import Publisher, validity
+from hushgrid.node.site.publisher import Publisher
 from hushgrid.node.site.standing import last_standing, mark_stopped, standing_words
 from hushgrid.node.transport import mqtt
 from hushgrid.node.transport.attempts import Attempts

@@ -47,6 +47,11 @@ COMMANDS = {
         "It reads the transcript alone, and writes RUN_DIR/attack/. On a guarded run it ends with noisy answers."
     ),
     "status": "Show a fleet of devices, as its broker knows it, without stopping one.",
+    "watch": (
+        "Watch a fleet: pages and figures on this machine, or a table on the terminal.\n"
+        "With --http it serves the fleet, the run under way and the last answer, read only, until SIGTERM. It listens "
+        "on loopback, unless a certificate and a password are given. With --device it shows a device from its files."
+    ),
     "doctor": (
         "Check an installation step by step, without disturbing a running device.\n"
         "Each step is ok, warn or bad, with what to do. Exit code 2: there is something to do; 4: "
@@ -75,7 +80,7 @@ COMMANDS = {
 FOLDERS = {
     "researcher": ("run", "sweep", "plan", "audit", "compare", "report", "attack", "case", "bench", "study"),
     "owner": ("init", "check", "doctor", "node", "ledger", "budget"),
-    "operator": ("status", "coordinator", "broker", "deploy", "fleet"),
+    "operator": ("status", "watch", "coordinator", "broker", "deploy", "fleet"),
 }
 ABOUT = """Decentralised optimisation over MQTT with differential privacy. Each device keeps
 its data, adds its own noise, and enforces its own privacy budget."""

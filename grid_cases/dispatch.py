@@ -203,8 +203,8 @@ class Dispatch:
 
 
 def _places(value: float) -> float | str:
-    """Three decimals; empty where there is no number or no limit."""
-    return round(float(value), 3) + 0.0 if np.isfinite(value) else ""
+    """Six decimals, a watt of a MW; empty where there is no number or no limit."""
+    return round(float(value), 6) + 0.0 if np.isfinite(value) else ""
 
 
 def relaxed(case: Case, parts: Mapping[str, Part]) -> Dispatch:

@@ -338,7 +338,8 @@ class Result(Summary):
     def to_pandapower(self, period: int | None = None) -> pandapowerNet:
         """The dispatch as a pandapower network whose `res_*` tables are filled by pandapower's own power flow.
 
-        period: over a horizon which one, from 1; what storage takes is then a part of its bus's load.
+        period: over a horizon which one, from 1. Storage is then in `net.storage`, and `net.profiles` has frames of
+        every period, from 1, such as `load_p_mw`: what pandapower's own time series take (DFData, ConstControl).
 
         Generators and voltages are set as dispatched. A bus's load is what the dispatch serves there, at the loads that
         the gates have released; a bus's index is its number. If the dispatch is that of the relaxation (`source`), the
@@ -357,9 +358,12 @@ class Result(Summary):
             raise InputError(f"to_pandapower: period: found {period}, expected {expected}")
         from hushgrid.grid_cases.pandapower import solved
 
-        tables = (self.tables[name] for name in ("generation", "buses", "lines"))
-        each = ([dict(zip(columns, row, strict=True)) for row in rows] for columns, rows in tables)
-        return solved(self.case, *([row for row in rows if row.get("period") == period] for rows in each))
+        wanted = [name for name in self.tables if name in ("generation", "buses", "lines", "storage")]
+        tables: dict[str, Sequence[DocumentView]] = {}
+        for name in wanted:
+            columns, rows = self.tables[name]
+            tables[name] = [dict(zip(columns, row, strict=True)) for row in rows]
+        return solved(self.case, tables, period)
 
     def plot(self, *columns: str, axes: Axes | None = None) -> Axes:
         """Columns of the history [consensus_residual] over the rounds, drawn into `axes` or into a new figure.

@@ -41,7 +41,7 @@ TABLES = {
 }
 DC = {"dclines": dispatch.DC_LINES}  #: and one more if the case has dc lines
 #: Over a horizon every table has a first column `period`, a balance storage's two, and storage has a table.
-STORAGE = {"storage": day.STORAGE}
+STORAGE = {"storage": day.STORAGE, "contingencies": day.CONTINGENCIES}
 SUMS = {"sum": ("entry", "value", "sd")}  #: the same of a run that has added up a statistic
 WORDS = (
     "entry",
@@ -50,6 +50,7 @@ WORDS = (
     "zones",
     "source",
     "tie",
+    "outcome",
 )  #: their columns of text; numbers of generators, branches and buses are whole
 WHOLE = ("period", "gen", "bus", "branch", "dcline", "from", "to")
 SOURCES = ("ac", "relaxed")
@@ -89,6 +90,7 @@ class Run:
     solution: Mapping[str, AnyArray]
     setpoints: tuple[Setpoint, ...]
     tables: Mapping[str, tuple[DocumentView, ...]]  #: rows by the name of the table: text, int, or float (NaN: empty)
+    period: int | None = None  #: over a horizon the one to be shown, from 1; None: that of the highest price
 
     @property
     def kind(self) -> Kind | None:

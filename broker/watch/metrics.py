@@ -1,11 +1,10 @@
-"""The figures of a fleet in Prometheus' text format, for node_exporter's textfile collector."""
+"""The figures of a fleet in Prometheus' text format, for `/metrics` or node_exporter's textfile collector."""
 
 from __future__ import annotations
 
-import calendar
-import time
 from collections.abc import Sequence
 
+from hushgrid.broker.watch.rows import seconds
 from hushgrid.kernels.types import Document
 
 #: (metric, key of a row, what it is).
@@ -29,9 +28,20 @@ MOMENTS = (
     ("hushgrid_said_timestamp_seconds", "at", "When the node has last said how it is."),
 )
 
+#: Of the fleet, as `watch` sees it: (metric, key of the facts, what it is).
+FLEET = (
+    ("hushgrid_broker_up", "broker_up", "Whether the broker is there."),
+    ("hushgrid_setpoints_age_seconds", "setpoints_age_s", "Time since the run of the set-points in force ended."),
+    ("hushgrid_setpoints_timestamp_seconds", "setpoints_at", "When the run of the set-points in force ended."),
+    ("hushgrid_setpoints_valid_until_timestamp_seconds", "setpoints_until", "When they count as old."),
+)
+
 
 def text(facts: Document) -> str:
-    """The metrics of all rows of `hushgrid status`; a figure that nobody has said is left out."""
+    """The metrics of all rows of `hushgrid status`; a figure that nobody has said is left out.
+
+    Of `watch` also whether the broker is there, and since when and until when the last answer is in force.
+    """
     fleet, nodes = facts["fleet"], facts["nodes"]
 
     def labels(row: Document, **more: str) -> str:
@@ -53,7 +63,7 @@ def text(facts: Document) -> str:
     for name, key, description in GAUGES:
         family(name, description, [(labels(row), row[key]) for row in nodes if row[key] is not None])
     for name, key, description in MOMENTS:
-        family(name, description, [(labels(row), _seconds(row[key])) for row in nodes if row[key] is not None])
+        family(name, description, [(labels(row), int(seconds(row[key]))) for row in nodes if row[key] is not None])
     for name, key, description in (
         ("hushgrid_version_info", "version", "Version of the program that runs."),
         ("hushgrid_last_run_info", "last", "How the last run has ended on the node."),
@@ -71,18 +81,18 @@ def text(facts: Document) -> str:
         ("hushgrid_interval_refused", "refused", "Members that refused in the last interval."),
     ):
         family(name, description, [(labels(row), len(last[key])) for row, last in intervals])
-    ends = [(labels(row), _seconds(last["at"])) for row, last in intervals]
+    ends = [(labels(row), int(seconds(last["at"]))) for row, last in intervals]
     family("hushgrid_interval_timestamp_seconds", "When the last interval ended.", ends)
+    fleet_alone = f'fleet="{_escaped(fleet)}"'
+    for name, key, description in FLEET:
+        if facts.get(key) is not None:
+            family(name, description, [(fleet_alone, facts[key])])
     return "".join(f"{line}\n" for line in out)
 
 
 def _ended(key: str) -> dict[str, str]:
     """The labels of a count of `Interval.counts`: an outcome, or what an interval was missed for."""
     return {"outcome": key, "cause": ""} if key in ("answer", "held") else {"outcome": "missed", "cause": key}
-
-
-def _seconds(moment: str) -> int:
-    return calendar.timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%SZ"))
 
 
 def _escaped(value: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import calendar
+import time
+
 from msgspec import to_builtins
 
 from hushgrid.broker.watch.nodes import FleetNode
@@ -62,3 +65,11 @@ def _told(centre: FleetNode | None, run: str) -> int | None:
     """Rounds that are done in a run, as the coordinator's retained state says: of a run under way nobody else does."""
     progress = centre.progress if centre else None
     return progress.round if progress and progress.run.hex() == run else None
+
+
+def seconds(moment: str | None) -> float:
+    """A moment of a status as s since 1970; 0 without one, or of one that no calendar has."""
+    try:
+        return float(calendar.timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%SZ"))) if moment else 0.0
+    except ValueError:
+        return 0.0

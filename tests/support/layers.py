@@ -98,7 +98,7 @@ def needs(module: str) -> frozenset[str]:
 #: The sub-packages of a wing, in their order, which holds in the same way. "" are the files beside them.
 INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
     "kernels": ("", "problems", "privacy", "patterns", "algorithms"),
-    "grid_cases": ("elements", "", "ac", "zone"),
+    "grid_cases": ("elements", "", "timeseries", "ac", "zone"),
     "node": (
         *(
             "",

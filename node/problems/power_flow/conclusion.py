@@ -295,7 +295,9 @@ def _dispatched_day(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout
     ]
     # A price is the plan's: an AC power flow of one period knows nothing of what that period owes to others.
     final = [replace(ac.dispatch, price=one.price) if ac else one for ac, one in zip(each, relaxed, strict=True)]
-    day = Day(horizon, problem.horizon.storage, final, relaxed, paths_of(problem, days), problem.voll)
+    day = Day(
+        horizon, problem.horizon.storage, final, relaxed, paths_of(problem, days), problem.voll, problem.contingencies
+    )
     cost = day.cost(relaxed)
     ac_cost = day.cost(final) if all(each) else None
     ac: Document = {"status": next(iter(state.released.values())).status}

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hushgrid.grid_cases.ac import contingencies
+from hushgrid.grid_cases.ac.network import Point
 from hushgrid.grid_cases.ac.opf import AcDispatch, NoDispatch, recover_each
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.dispatch import Dispatch, Part
@@ -25,6 +27,7 @@ from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.power_flow.section import StorageUnit, ZonesPlan
 
 STORAGE = ("period", "storage", "bus", "zone", "charge_mw", "discharge_mw", "energy_mwh", "source")
+CONTINGENCIES = ("period", *contingencies.COLUMNS)
 FLOWS = ("charge_mw", "discharge_mw")  #: of storage, what a zone's balance has beside its other columns
 
 Table = tuple[tuple[str, ...], list[tuple[Any, ...]]]
@@ -89,6 +92,7 @@ class Day:
     relaxed: Sequence[Dispatch]
     paths: Vector  #: (3, T, K) of all units, in the plan's order
     voll: float
+    screened: bool = False  #: whether each period is checked with each line out
 
     def cost(self, each: Sequence[Dispatch]) -> float:
         """$ of the whole horizon: generation, lost load and storage."""
@@ -120,11 +124,18 @@ class Day:
                 if name == "balance":
                     header, more = (*header, *FLOWS), [(*row, *self._flows(row[1], t)) for row in more]
                 stacked.setdefault(name, (header, []))[1].extend(more)
-        return stacked | ({"storage": (STORAGE, list(self._storage()))} if self.units else {})
+        if self.units:
+            stacked["storage"] = STORAGE, list(self._storage())
+        if self.screened:
+            stacked["contingencies"] = (
+                CONTINGENCIES,
+                [(t, *row) for t, one in enumerate(self.periods, 1) for row in _screened(one)],
+            )
+        return stacked
 
     def _flows(self, zone: str, t: int) -> tuple[float, float]:
         inside = [self.periods[0].zone_of[unit.bus] == zone for unit in self.units]
-        charge, discharge = (round(float(self.paths[k, t, inside].sum()), 3) + 0.0 for k in (0, 1))
+        charge, discharge = (round(float(self.paths[k, t, inside].sum()), 6) + 0.0 for k in (0, 1))
         return charge, discharge
 
     def _storage(self) -> Sequence[tuple[Any, ...]]:
@@ -137,6 +148,13 @@ class Day:
             for t, one in enumerate(self.periods)
             for k, unit in enumerate(self.units)
         ]
+
+
+def _screened(one: Dispatch) -> list[tuple[Any, ...]]:
+    """Rows of one period: each line out, at the dispatch's set-points and the loads that it serves."""
+    point = Point(one.v, np.zeros(len(one.v)), one.p_g, one.q_g, one.dc)
+    loads = one.d + np.stack([one.stored, np.zeros(len(one.stored))], axis=1)
+    return contingencies.rows(one.case, point, loads.T.ravel(), one.slack[:, [0, 2]] - one.slack[:, [1, 3]])
 
 
 def paths_of(problem: ZonesPlan, days: Mapping[str, ZoneDay]) -> Vector:

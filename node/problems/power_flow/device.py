@@ -71,7 +71,7 @@ class ZoneLoss:
         `typical` (2 nb,), p.u.: the public load in place of one that counts no more [zero].
         """
         if mask is not None:
-            mask = np.tile(mask, d.size // mask.size)
+            mask = np.tile(mask, d.size // mask.size)  # the same in each period
         if unit is not None:
             mask = unit > 0 if mask is None else mask & (unit > 0)
         self.model, self.unit, self.size = model, unit, d.size
@@ -155,7 +155,7 @@ def public(
         problem.ignore,
     )
     if problem.horizon is not None:
-        plan = replace(plan, horizon=read_horizon(problem.horizon, case))
+        plan = replace(plan, horizon=read_horizon(problem.horizon, case), contingencies=problem.contingencies)
         horizon_of(plan, case)
     if objective == "cost":
         wired = wiring(case, plan)

@@ -51,6 +51,8 @@ class PowerFlow(Kind):
             self._check_margins(problem, algorithm, f"{file}: problem.margins: found true, expected false")
             if problem.horizon is not None:
                 raise InputError(f"{file}: problem.margins: found true, expected false (problem.horizon)")
+        if problem.contingencies and problem.horizon is None:
+            raise InputError(f"{file}: problem.contingencies: found true, expected false (no problem.horizon)")
         if objective_of(problem, algorithm) == "cost":
             return
         if problem.horizon is not None:

@@ -135,6 +135,8 @@ class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=
     ignore: Parts = ()
     solver: Solver = "clarabel"  #: of a zone's step
     horizon: HorizonProblem | None = None  #: cost: periods that are planned together [a snapshot]
+    #: over a horizon: a power flow of each period with each line out, `contingencies.csv`; a check, no constraint
+    contingencies: bool = False
 
 
 class ZoneData(Section, frozen=True, kw_only=True):
@@ -167,6 +169,7 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
     #: cost: |y|^2 of c at the buses where a zone's own lines do not show it, p.u.: an entry has one weight in all zones
     stiffness: Annotated[dict[BusKey, Stiffness], Meta(max_length=BUSES)] = {}
     horizon: HorizonPlan | None = None  #: cost: None: a snapshot
+    contingencies: bool = False  #: of the coordinator's tables, `grid_cases.ac.contingencies`
 
     @property
     def kind(self) -> str:

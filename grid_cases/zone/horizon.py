@@ -101,6 +101,19 @@ class Horizon:
             np.add.at(taken[t], places, (values[0, t] - values[1, t]) / case.base_mva)
         return taken
 
+    def limits(self, case: Case) -> tuple[Floats, Floats]:
+        """The least and the most that a generator may give in each period, (T, ng) each, p.u.: in the first within a
+        ramp of the period before, as far as its availability lets it.
+        """
+        every = np.arange(len(case.generators))
+        high = self.available(case, every)
+        low = np.tile(case.generators.p_min, (self.periods, 1))
+        if self.before.size:
+            steps = self.steps_of(case, every)
+            low[0] = np.clip(self.before - steps, low[0], high[0])
+            high[0] = np.clip(self.before + steps, low[0], high[0])
+        return low, high
+
     def around(self, case: Case, p_g: Floats) -> tuple[Floats, Floats]:
         """How low and how high a generator may be in each period, (T, ng) each, p.u., so that whatever is chosen within
         keeps the ramps around a plan p_g (T, ng): what the plan leaves of a ramp is shared by the two periods.

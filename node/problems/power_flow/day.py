@@ -1,9 +1,8 @@
 """What a run over a horizon ends with: a dispatch for each period, and what storage does.
 
 As in `conclusion`, all of it is a function of the gates' answers and of public data. Storage is fixed where the
-relaxation has it, and generators stay so near to the relaxation's plan that their ramps hold whatever each period's AC
-optimal power flow chooses: so periods are solved one by one, and one that fails takes no other with it. Model:
-`grid_cases.zone.horizon`.
+relaxation has it; the AC optimal power flows of the periods are one program, tied by ramps. If it has no solution they
+are solved one by one, and one that fails takes no other with it. Model: `grid_cases.zone.horizon`.
 """
 
 from __future__ import annotations
@@ -72,14 +71,28 @@ def relaxed_periods(case: Case, days: Mapping[str, ZoneDay], horizon: Horizon) -
 def recovered_periods(
     case: Case, relaxed: Sequence[Dispatch], horizon: Horizon, voll: float
 ) -> list[AcDispatch | NoDispatch]:
-    """One AC optimal power flow a period, around the relaxation's plan."""
+    """An AC optimal power flow of each period, storage as the relaxation has it: all at once, tied by their ramps; if
+    that has no solution one by one, so near to the relaxation's plan that ramps hold whatever each of them chooses.
+    """
+    every = np.arange(len(case.generators))
+    steps = horizon.steps_of(case, every)
+    if np.isfinite(steps).any() and len(relaxed) > 1:
+        low, high = horizon.limits(case)
+        together = recover_each(_problems(relaxed, low, high), voll=voll, steps=steps)
+        if all(isinstance(one, AcDispatch) for one in together):
+            return together
     low, high = horizon.around(case, np.stack([one.p_g for one in relaxed]))
+    return recover_each(_problems(relaxed, low, high), voll=voll)
+
+
+def _problems(relaxed: Sequence[Dispatch], low: Vector, high: Vector) -> list[tuple[Case, Vector]]:
+    """Case and loads (2 nb,), p.u., of each period, with generation between low and high (T, ng)."""
     problems = list[tuple[Case, Vector]]()
     for t, one in enumerate(relaxed):
         generators = replace(one.case.generators, p_min=low[t], p_max=high[t])
         loads = one.d + np.stack([one.stored, np.zeros(len(one.stored))], axis=1)
         problems.append((replace(one.case, generators=generators), loads.T.ravel()))
-    return recover_each(problems, voll=voll)
+    return problems
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,6 @@ from contextlib import closing
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-import numpy as np
 from msgspec.structs import replace
 
 from hushgrid.broker.report.day import day_of
@@ -91,9 +90,10 @@ def check_days(scenario: Scenario, file: str, days: int) -> None:
 
 
 def of_day(scenario: Scenario, day: int) -> Scenario:
-    """The scenario on its day, from 1: profiles of its own, if their name says so, and another seed, if there is one."""
+    """The scenario on its day, from 1: with the profiles of that day, if their name has it, and a seed of its own."""
     problem = scenario.problem
-    assert isinstance(problem, ZonesProblem) and problem.horizon is not None
+    assert isinstance(problem, ZonesProblem)
+    assert problem.horizon is not None
     if problem.horizon.profiles is not None:
         profiles = problem.horizon.profiles.replace(PLACE, str(day))
         problem = replace(problem, horizon=replace(problem.horizon, profiles=profiles))
@@ -103,20 +103,19 @@ def of_day(scenario: Scenario, day: int) -> Scenario:
 
 def end_of(result: Result) -> Point:
     """Where storage and generators stand after a run's last period."""
-    names = {"storage": ("storage", "energy_mwh"), "generation": ("gen", "p_mw")}
-    last: dict[str, dict[str, float]] = {"storage": {}, "generation": {}}
-    for table, (name, value) in names.items():
-        header, rows = result.tables.get(table, ((), []))
-        for row in rows:  # period by period: what comes later stays
-            cells = dict(zip(header, row, strict=True))
-            last[table][str(cells[name])] = float(cells[value])
+    energy, power = _last(result, "storage", "storage", "energy_mwh"), _last(result, "generation", "gen", "p_mw")
     assert result.case is not None
-    units = result.case.generators
-    low, high = (limit * result.case.base_mva for limit in (units.p_min, units.p_max))
-    for k, row in enumerate(units.rows.tolist()):  # a table is rounded, and a solver passes a limit by a little
-        key = str(row + 1)
-        last["generation"][key] = float(np.clip(last["generation"].get(key, low[k]), low[k], high[k]))
-    return Point(last["storage"], last["generation"])
+    base, units = result.case.base_mva, result.case.generators
+    limits = zip(units.rows.tolist(), (units.p_min * base).tolist(), (units.p_max * base).tolist(), strict=True)
+    # A table is rounded, and a solver passes a limit by a little.
+    return Point(energy, {str(row + 1): min(max(power[str(row + 1)], low), high) for row, low, high in limits})
+
+
+def _last(result: Result, table: str, name: str, value: str) -> dict[str, float]:
+    """Of each element of a table, the value in its last period."""
+    header, rows = result.tables.get(table, ((), []))
+    cells = (dict(zip(header, row, strict=True)) for row in rows)
+    return {str(row[name]): float(str(row[value])) for row in cells}  # period by period: what comes later stays
 
 
 def run_days(

@@ -104,19 +104,19 @@ def _days(o: argparse.Namespace, scenario: Scenario, file: str, out: Path, inter
     done = list[DayFigures]()
     try:
         with Progress(quiet=o.quiet or o.json) as progress:
-            done.extend(
-                run_days(
-                    scenario,
-                    file,
-                    o.days,
-                    out,
-                    o.state,
-                    transport=o.transport,
-                    broker=o.broker or "auto",
-                    progress=progress,
-                    interrupts=interrupts,
-                )
+            each = run_days(
+                scenario,
+                file,
+                o.days,
+                out,
+                o.state,
+                transport=o.transport,
+                broker=o.broker or "auto",
+                progress=progress,
+                interrupts=interrupts,
             )
+            for one in each:
+                done.append(one)
     finally:
         if done:
             print(json.dumps([asdict(one) for one in done], indent=2) if o.json else text(done, out, o.state))

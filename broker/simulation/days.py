@@ -184,7 +184,7 @@ def _write(path: Path, done: Sequence[DayFigures]) -> None:
 
 def text(done: Sequence[DayFigures], out: Path, state: Path | None) -> str:
     """A line a day, and their sums."""
-    header = ("day", "cost $", "of", "unserved MWh", "$/MWh", "gap %", "rounds", "quality", "epsilon so far")
+    header = ("day", "cost $", "dispatch", "unserved MWh", "$/MWh", "gap %", "rounds", "quality", "epsilon so far")
     rows = [
         (
             *(one.day, money(one.cost), one.source, amount(one.unserved_mwh)),

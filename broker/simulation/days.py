@@ -1,4 +1,4 @@
-"""Days one after the other, each a run of its own: loads are new every day, and storage goes on where it was.
+"""Days one after the other, each a run of its own: loads are new, storage and rounds go on where the last day ended.
 
 Every figure here is of a run's result, so that a private run shows it too.
 """
@@ -143,18 +143,19 @@ def run_days(
     buses = tuple(setup.case.buses.numbers.tolist())
     for horizon in dict.fromkeys(one.problem.horizon for one in each):
         own_loads(setup.case, buses, horizon)  # every day's file is whole before the first day begins
-    done, before = list[DayFigures](), None
+    done, before, warm = list[DayFigures](), None, scenario.run.warm_start
     with scratch(interrupts) as place:
         kept = state or place / "state"
         for day, one in enumerate(each, 1):
             _declare(Ledgers(kept, True), setup.plan.nodes)
             progress.phase(f"day {day} of {days}")
+            begun = replace(one, run=replace(one.run, warm_start=warm))
             result = run_fleet(
-                one, file, transport, out / f"day-{day}", kept,
+                begun, file, transport, out / f"day-{day}", kept,
                 broker=broker, progress=progress, interrupts=interrupts, before=before,
             )  # fmt: skip
             done.append(DayFigures.from_result(day, result))
-            before = end_of(result)
+            before, warm = end_of(result), str((out / f"day-{day}").resolve())
             _write(out / TABLE, done)
             yield done[-1]
 

@@ -109,6 +109,14 @@ def test_storage_and_generators_begin_a_day_where_the_last_one_ended(days):
     assert units["s4"] >= 40 - 1e-5  # it began with 10: a day that began anew would not go on from here
 
 
+def test_the_rounds_of_a_day_begin_where_those_of_the_last_one_ended(days):
+    _, week = days
+    resolved = yaml.safe_load((week / "day-2" / "scenario.yaml").read_text())
+    assert resolved["run"]["warm_start"] == str(week / "day-1")
+    first, *others = (int(row["rounds"]) for row in table(week / "days.csv"))
+    assert all(rounds < first for rounds in others)
+
+
 def test_each_day_has_noise_of_its_own(days):
     _, week = days
     loads = [json.loads((week / f"day-{day}" / "result.json").read_text())["load_mw"] for day in (1, 2, 3)]

@@ -47,6 +47,11 @@ COMMANDS = {
         "It reads the transcript alone, and writes RUN_DIR/attack/. On a guarded run it ends with noisy answers."
     ),
     "status": "Show a fleet of devices, as its broker knows it, without stopping one.",
+    "watch": (
+        "Watch a fleet: pages and figures on this machine, or a table on the terminal.\n"
+        "With --http it serves the fleet, the run under way and the last answer, read only, until SIGTERM. It listens "
+        "on loopback, unless a certificate and a password are given. With --device it shows a device from its files."
+    ),
     "doctor": (
         "Check an installation step by step, without disturbing a running device.\n"
         "Each step is ok, warn or bad, with what to do. Exit code 2: there is something to do; 4: "
@@ -75,7 +80,7 @@ COMMANDS = {
 FOLDERS = {
     "researcher": ("run", "sweep", "plan", "audit", "compare", "report", "attack", "case", "bench", "study"),
     "owner": ("init", "check", "doctor", "node", "ledger", "budget"),
-    "operator": ("status", "coordinator", "broker", "deploy", "fleet"),
+    "operator": ("status", "watch", "coordinator", "broker", "deploy", "fleet"),
 }
 ABOUT = """Decentralised optimisation over MQTT with differential privacy. Each device keeps
 its data, adds its own noise, and enforces its own privacy budget."""
@@ -147,7 +152,7 @@ def make_parser(filled: Collection[str]) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text.split("\n")[0], description=text)
         if name in filled:
             folder = next(folder for folder, names in FOLDERS.items() if name in names)
-            command: Any = import_module(f"hushgrid.cli.{folder}.{name}")
+            command = import_module(f"hushgrid.cli.{folder}.{name}")
             command.arguments(made)
             made.set_defaults(command=command.main)
     return parser
@@ -164,7 +169,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any) -> None:
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: object) -> None:
         super().__init__(option_strings, dest, nargs=0, help="the program's version")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:

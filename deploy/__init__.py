@@ -12,8 +12,8 @@ OWN = ("__init__.py", "py.typed", "__pycache__")  #: of the package, not of a ma
 
 
 def write(directory: Path) -> list[Path]:
-    """Copies everything into a new directory, and returns the files. InputError where it is there, or cannot be
-    made.
+    """Copies everything into a new directory, and returns the files. Raises InputError if it exists, or
+    cannot be made.
     """
     if directory.exists():
         raise InputError(f"{directory}: found an existing path, expected a new directory")

@@ -14,12 +14,14 @@ from hushgrid.grid_cases.elements.table import Table
 from hushgrid.kernels.errors import InputError
 
 VERSION = 1  #: of the format
+WORDS = ("constraints", "omitted")  #: fields of a case that are lists of words
+LATER = ("coordinates", "omitted")  #: what files of 0.2.0 have not
 
 
 def write(case: Case, path: Path) -> None:
     """A `.npz` file of the case: `TABLE.column` for each column. Raises OSError."""
     arrays: dict[str, Any] = {"hushgrid_case": VERSION, "name": case.name, "base_mva": case.base_mva}
-    arrays["constraints"] = np.array(case.constraints, np.str_)
+    arrays |= {name: np.array(getattr(case, name), np.str_) for name in WORDS}
     for name, table in _tables(case).items():
         arrays |= {f"{name}.{column.name}": getattr(table, column.name) for column in fields(table)}
     with path.open("wb") as file:
@@ -36,9 +38,11 @@ def read(path: Path) -> Case:
         tables = {
             name: kind(**{column.name: arrays[f"{name}.{column.name}"] for column in fields(kind)})
             for name, kind in _kinds().items()
+            if name not in LATER or f"{name}.{fields(kind)[0].name}" in arrays
         }
-        constraints = tuple(arrays["constraints"].tolist())
-        return Case(name=str(arrays["name"]), base_mva=float(arrays["base_mva"]), constraints=constraints, **tables)
+        constraints, omitted = (tuple(arrays[name].tolist()) if name in arrays else () for name in WORDS)
+        head = str(arrays["name"]), float(arrays["base_mva"])
+        return Case(*head, **tables, constraints=constraints, omitted=omitted)
     except InputError:
         raise
     except Exception as error:  # zipfile, zlib, numpy and struct each raise their own kind

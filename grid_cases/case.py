@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.grid_cases.elements import parts
-from hushgrid.grid_cases.elements.parts import Capability, DcLines, PowerFactors, ReactiveCosts
+from hushgrid.grid_cases.elements.parts import Capability, Coordinates, DcLines, PowerFactors, ReactiveCosts
 from hushgrid.grid_cases.elements.parts import CostLines as CostLines
 from hushgrid.grid_cases.elements.table import Floats as Floats
 from hushgrid.grid_cases.elements.table import Ints as Ints
@@ -80,6 +80,8 @@ class Case:
     dc_lines: DcLines = parts.NO_DC_LINES
     dc_cost_lines: CostLines = parts.NO_COST_LINES  #: of the dc lines that have such a cost and no polynomial
     constraints: tuple[str, ...] = ()  #: fields of the file with constraints and costs of the user's own: not modelled
+    omitted: tuple[str, ...] = ()  #: what of the file is no part of the case, in words
+    coordinates: Coordinates = parts.NO_COORDINATES  #: of every bus, or of none
 
     def __post_init__(self) -> None:
         _check(self)
@@ -136,7 +138,7 @@ class Case:
 
     def left_out(self, ignored: Iterable[str]) -> list[str]:
         """What the case holds and its model has not, if these parts are left out: a line each."""
-        owned, lines = set(ignored), []
+        owned, lines = set(ignored), [f"{what}: left out" for what in self.omitted]
         for part, what in self.held_parts().items():
             if part in owned:
                 lines.append(f"{what}: left out (ignore: {part})")
@@ -181,6 +183,7 @@ def facts(case: Case) -> Document:
         "load_mvar": float(case.buses.q_d.sum() * base),
         "parts": case.held_parts(),
         "not_modelled": [word for word in case.held_parts() if word in parts.NOT_MODELLED],
+        "left_out": list(case.omitted),
         "digest": case.public_digest(),
     }
 

@@ -112,6 +112,19 @@ class Dispatch:
                 out[b] += p_to * self.case.base_mva
         return out
 
+    def tie_flows(self) -> dict[str, float]:
+        """Power from the first to the second of two zones, MW, by their names: over all lines between them."""
+        total: dict[str, float] = {}
+        rank = {zone: place for place, zone in enumerate(self.zones)}
+        for i, j, p_from, p_to in self._ends():
+            a, b = self.zone_of.get(i), self.zone_of.get(j)
+            if a is None or b is None or a == b:
+                continue
+            first, second, p = (a, b, p_from) if rank[a] < rank[b] else (b, a, p_to)
+            name = f"{first}-{second}"
+            total[name] = total.get(name, 0.0) + p * self.case.base_mva
+        return total
+
     def _ends(self) -> list[tuple[int, int, float, float]]:
         """First and second bus of every line and dc line, and the active power into it at each, p.u."""
         rows = list[tuple[int, int, float, float]]()
@@ -190,8 +203,8 @@ class Dispatch:
 
 
 def _places(value: float) -> float | str:
-    """Three decimals; empty where there is no number or no limit."""
-    return round(float(value), 3) + 0.0 if np.isfinite(value) else ""
+    """Six decimals, a watt of a MW; empty where there is no number or no limit."""
+    return round(float(value), 6) + 0.0 if np.isfinite(value) else ""
 
 
 def relaxed(case: Case, parts: Mapping[str, Part]) -> Dispatch:

@@ -27,8 +27,8 @@ MAX_BYTES = 64 * 2**20
 
 
 def load(name_or_path: str | Path) -> Case:
-    """A built-in case by name (`case14`), or a file: MATPOWER's (.m), a pandapower network (.json), a `Case` kept
-    (.npz).
+    """A built-in case by name (`case14`), one of SimBench's by its code (`simbench:1-MV-rural--0-sw`), or a file:
+    MATPOWER's (.m), a pandapower network (.json), a `Case` kept (.npz).
 
     A path ends so, or holds a slash. Raises InputError, one line, for an unknown name, a missing file, a malformed file
     or an inconsistent case.
@@ -36,12 +36,13 @@ def load(name_or_path: str | Path) -> Case:
     name = str(name_or_path)
     if name in BUILT_IN:
         return parse((resources.files("hushgrid.grid_cases") / BUILT_IN[name]).read_bytes(), name)
-    if isinstance(name_or_path, str) and not name.endswith((".m", ".json", ".npz")) and "/" not in name:
+    known = name.endswith((".m", ".json", ".npz")) or name.startswith("simbench:")
+    if isinstance(name_or_path, str) and not known and "/" not in name:
         raise InputError(f"case: found {name!r}, expected one of {', '.join(BUILT_IN)} or the path of a .m file")
-    if name.endswith(".json"):
+    if name.endswith(".json") or name.startswith("simbench:"):
         from hushgrid.grid_cases.pandapower import read
 
-        return read(Path(name))
+        return read(name)
     if name.endswith(".npz"):
         from hushgrid.grid_cases.archive import read as read_archive
 

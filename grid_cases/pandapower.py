@@ -1,59 +1,95 @@
-"""Networks of pandapower, in and out, by its own converters to and from MATPOWER's tables (extra `pandapower`).
+"""Networks of pandapower and SimBench, in and out, by pandapower's own converters (extras `pandapower`, `simbench`).
 
-Its network file (.json) names Python classes that pandapower makes again as it reads: read only files you trust.
+A network file (.json) names Python classes that pandapower makes again as it reads: read only files you trust.
+SimBench's data are under the ODbL 1.0, its code under the BSD licence (simbench.de): nothing of it comes with hushgrid.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from hushgrid.grid_cases.case import Case, Floats
+from hushgrid.grid_cases.case import Case, Floats, Ints
+from hushgrid.grid_cases.elements.parts import NO_COORDINATES, Coordinates
 from hushgrid.grid_cases.matpower_parser import Value
+from hushgrid.grid_cases.pandapower_writing import Net, check_installed, line, quiet, solved, to_pandapower, write
 from hushgrid.grid_cases.tables import from_fields
 from hushgrid.kernels.errors import InputError
 
+__all__ = ["from_pandapower", "read", "solved", "to_pandapower", "write"]
+
+SIMBENCH = "simbench:"  #: before one of its codes: simbench:1-MV-rural--0-sw
+LICENCE = "SimBench (simbench.de), Open Database License 1.0 (ODbL); code BSD-3-Clause"
+#: Columns of yes and no, and what an entry without a value stands for.
+_FLAGS = {"controllable": False, "in_service": True, "slack": False, "closed": True, "reactive_capability_curve": False}
+_CONTROLLED = ("ext_grid", "gen", "dcline")  #: whose `controllable` is yes unless they say no
 _UNLIMITED = 1e9 * (1 - 1e-9)  #: MW or MVAr by which pandapower says that there is no limit
 _NO_RATING = 1e4  #: p.u. of a line, above which a rating stands for none
-_LIMITS = ("min_p_mw", "max_p_mw", "min_q_mvar", "max_q_mvar")
 _UNKNOWN = ("bus_dc", "branch_dc", "tcsc", "svc", "ssc", "vsc", "source_dc")  #: tables of devices that a case has not
 _ASYMMETRIC = ("branch_r_asym", "branch_x_asym", "branch_g_asym", "branch_b_asym")
+_TYPE, _REFERENCE, _ISOLATED = 1, 3, 4  #: column of bus types, and two of them
 
 
-def read(path: Path) -> Case:
-    """The case in a network file that pandapower wrote (`pandapower.to_json`).
+def read(name: str) -> Case:
+    """The case in a network file that pandapower wrote (`pandapower.to_json`), or of a code of SimBench.
 
     Raises InputError if pandapower is not installed, cannot read the file, or the network holds what a case cannot.
     """
-    _check_installed(str(path))
-    import pandapower
-
-    if not path.is_file():
-        raise InputError(f"case: {str(path)!r}: found no such file, expected a network file of pandapower")
-    try:
-        net = pandapower.from_json(str(path))
-    except Exception as error:  # whatever its decoder and the classes it makes can raise
-        raise InputError(f"case: {path}: {_line(error)}, expected a network file of pandapower") from None
-    if not isinstance(net, pandapower.pandapowerNet):
-        raise InputError(f"case: {path}: found {type(net).__name__}, expected a network file of pandapower")
-    return from_pandapower(net, path.stem, str(path))
+    return (
+        _of_code(name) if name.startswith(SIMBENCH) else from_pandapower(open_network(name, "case"), title(name), name)
+    )
 
 
-def from_pandapower(net: Any, name: str, where: str | None = None) -> Case:
+def title(name: str) -> str:
+    """A case's name: a file's without its ending, or a code of SimBench."""
+    return name.removeprefix(SIMBENCH) if name.startswith(SIMBENCH) else Path(name).stem
+
+
+def _of_network(name: str) -> Case:
+    return from_pandapower(open_network(name, "case"), title(name), name)
+
+
+@lru_cache(maxsize=4)
+def _of_code(name: str) -> Case:
+    """SimBench reads all of its networks for one of them: ten seconds."""
+    return _of_network(name)
+
+
+def from_pandapower(net: Net, name: str, where: str | None = None) -> Case:
     """The case of a pandapower network: its elements in service, transformers as pandapower's power flow sees them.
 
     A bus has pandapower's index as its number; buses joined by closed switches are one, under the lowest index. Rows of
-    generators and lines count them in the order of pandapower's conversion. The network itself is left as it is.
-    Raises InputError.
+    generators and lines count them in the order of pandapower's conversion. Of several islands the largest with an
+    external grid is kept, and the case names the others. A generator without limits gives from 0 to its rated power
+    (sn_mva, or p_mw if it has none), or takes as much if its p_mw is negative, and as much reactive power either way.
+    An external grid without limits gives and takes what the lines and transformers at its bus may carry together,
+    anything if one of them has no rating. The network itself is left as it is. Raises InputError.
     """
-    where = where or name
+    return converted(net, name, where or name)[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Where the elements of a network are in its case."""
+
+    buses: Mapping[int, int]  #: the case's number of each bus that it holds
+    generators: Mapping[tuple[str, int], int]  #: the number, from 1, of each generator that it holds
+
+    def bus(self, index: int) -> int | None:
+        return self.buses.get(index)
+
+    def generator(self, element: str, index: int) -> int | None:
+        return self.generators.get((element, index))
+
+
+def converted(net: Net, name: str, where: str) -> tuple[Case, Places]:
+    """`from_pandapower`, and where the network's elements are."""
     ppc, net = _converted(net, where)
     bus, gen, branch = (np.array(np.real(ppc[table]), np.float64) for table in ("bus", "gen", "branch"))
     mva = float(ppc["baseMVA"])
@@ -66,175 +102,158 @@ def from_pandapower(net: Any, name: str, where: str | None = None) -> Case:
         np.add.at(bus[:, 4], ends[:, 0], g / np.where(branch[:, 8] == 0, 1, branch[:, 8]) ** 2)
         np.add.at(bus[:, 4], ends[:, 1], g)
     numbers = _numbers(net, len(bus))
+    _keep_largest_island(bus, gen, branch)
+    omitted = tuple(_islands_left_out(bus, gen, branch, numbers))
     bus[:, 0] = numbers
     gen[:, 0] = numbers[gen[:, 0].astype(np.int64)]
     branch[:, :2] = numbers[branch[:, :2].astype(np.int64)]
-    limits = gen[:, [3, 4, 8, 9]]
-    gen[:, [3, 4, 8, 9]] = np.where(np.abs(limits) >= _UNLIMITED, np.copysign(np.inf, limits), limits)
     branch[branch[:, 5] > _NO_RATING * mva, 5] = 0
+    _limit_grids(gen, branch)
     tables = {"bus": bus[:, :13], "gen": gen[:, :10], "branch": branch[:, :13]}
     if len(net.poly_cost) or len(net.pwl_cost):  # else pandapower's own 1 $/MWh for every generator
         tables["gencost"] = np.nan_to_num(np.real(ppc["gencost"]))
     fields = {field: Value(0, rows=[(0, row) for row in table.tolist()]) for field, table in tables.items()}
-    return from_fields({"version": Value(0, scalar="2"), "baseMVA": Value(0, scalar=mva)} | fields, name, where)
+    head = {"version": Value(0, scalar="2"), "baseMVA": Value(0, scalar=mva)}
+    case = from_fields(head | fields, name, where)
+    case = replace(case, omitted=omitted, coordinates=_coordinates(net, case))
+    return case, _places(net, case, numbers)
 
 
-def to_pandapower(case: Case, p_g: Floats | None = None, q_g: Floats | None = None, v: Floats | None = None) -> Any:
-    """The case as a pandapower network, a bus's number as its index.
-
-    p_g, q_g: set-points of the generators, shape (generators,), p.u. v: voltages of the buses, shape (buses,), p.u.
-    Without them each generator takes the same share of its range, q = 0 and v = 1. The generator with the largest limit
-    is the external grid. Charging of transformers is written as shunts at their ends, which is the same circuit. What
-    pandapower does not have is lost: limits of angle differences, the constant part of a piecewise-linear cost, and
-    what `held_parts` names. Raises InputError if pandapower is not installed.
-    """
-    _check_installed(case.name)
-    from pandapower.converter.pypower.from_ppc import from_ppc
-
-    with _quiet():
-        net = from_ppc(_tables(case, p_g, q_g, v), f_hz=50, check_costs=False)
-    net.ext_grid["controllable"] = True  # an optimal power flow may then choose its voltage too
-    return net
+def _places(net: Net, case: Case, numbers: Ints) -> Places:
+    lookup, held = net._pd2ppc_lookups["bus"], set(case.buses.numbers.tolist())
+    rows = {index: int(numbers[lookup[index]]) for index in net.bus.index.tolist() if 0 <= lookup[index] < len(numbers)}
+    in_service, generators = set((case.generators.rows + 1).tolist()), dict[tuple[str, int], int]()
+    for element, (first, last) in net._gen_order.items():
+        table = net[element.removesuffix("_controllable")]
+        mine = table.index[net._is_elements[element]] if element in net._is_elements else table.index
+        for index, number in zip(mine.tolist(), range(first + 1, last + 1), strict=False):
+            if number in in_service:
+                generators[element.removesuffix("_controllable"), index] = number
+    return Places({index: number for index, number in rows.items() if number in held}, generators)
 
 
-Rows = Sequence[Mapping[str, Any]]  #: of a table of `dispatch`
-
-
-def solved(case: Case, generation: Rows, buses: Rows, lines: Rows) -> Any:
-    """A dispatch as a pandapower network after its power flow: the tables of `dispatch`, MW, MVAr and p.u.
-
-    The load of a bus is what reaches it and does not leave it: generation less the flows into its lines and shunts.
-    Raises InputError if pandapower is not installed, or its power flow finds no solution.
-    """
-    _check_installed(case.name)
-    import pandapower
-
-    base, number = case.base_mva, case.index
-    p_g, q_g = (np.array([row[key] for row in generation], float) / base for key in ("p_mw", "q_mvar"))
-    v = np.zeros(len(case.buses))
-    v[number(np.array([row["bus"] for row in buses], np.int64))] = [row["v_pu"] for row in buses]
-    load = np.column_stack([-case.buses.g_s * v**2, case.buses.b_s * v**2])
-    np.add.at(load, number(case.generators.bus), np.column_stack([p_g, q_g]))
-    for bus, p, q in (("from", "p_from", "q_from"), ("to", "p_to", "q_to")):
-        ends = number(np.array([row[bus] for row in lines], np.int64))
-        np.subtract.at(load, ends, np.array([(row[p], row[q]) for row in lines], float).reshape(-1, 2) / base)
-    served = replace(case.buses, p_d=load[:, 0], q_d=load[:, 1])
-    net = to_pandapower(replace(case, buses=served), p_g, q_g, v)
-    try:
-        with _quiet():
-            pandapower.runpp(net, calculate_voltage_angles=True, init="flat")
-    except Exception as error:  # of its own kinds
-        raise InputError(f"{case.name}: {_line(error)}, expected a dispatch with a power flow") from None
-    return net
-
-
-def write(case: Case, path: Path) -> None:
-    """A network file of pandapower. Raises InputError if it cannot be written, or pandapower is not installed."""
-    net = to_pandapower(case)
-    import pandapower
-
-    try:
-        pandapower.to_json(net, str(path))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}, expected a file that can be written") from None
-
-
-def _tables(case: Case, p_g: Floats | None, q_g: Floats | None, v: Floats | None) -> dict[str, Any]:
-    """MATPOWER's tables of a case, with its bus numbers."""
-    mva, buses, generators, lines = case.base_mva, case.buses, case.generators, case.lines
-    places = case.index(generators.bus)
-    p_g = _even_share(case) if p_g is None else np.asarray(p_g)
-    q_g = np.zeros(len(generators)) if q_g is None else np.asarray(q_g)
-    v = np.clip(1.0, buses.v_min, buses.v_max) if v is None else np.asarray(v)
-    kind = np.ones(len(buses))
-    kind[places] = 2
-    if len(places):
-        capacity = np.bincount(places, weights=np.minimum(generators.p_max, 1e6), minlength=len(buses))
-        kind[int(np.argmax(capacity))] = 3
-    zero, one = np.zeros(len(buses)), np.ones(len(buses))
-    volts = np.where(buses.base_kv > 0, buses.base_kv, 1.0)
-    i, j = case.index(lines.from_bus), case.index(lines.to_bus)
-    transformer = (lines.tap != 1) | (lines.shift != 0)
-    charging = np.where(transformer, lines.b / 2, 0)  # pandapower's transformers have none
-    b_s = buses.b_s.copy()
-    np.add.at(b_s, i, charging / lines.tap**2)
-    np.add.at(b_s, j, charging)
-    bus = [buses.numbers, kind, buses.p_d * mva, buses.q_d * mva, buses.g_s * mva, b_s * mva, one, v, zero, volts, one]
-    limits = [np.clip(limit, -1e9, 1e9) for limit in (generators.q_max * mva, generators.q_min * mva)]
-    p_limits = [np.clip(limit, -1e9, 1e9) for limit in (generators.p_max * mva, generators.p_min * mva)]
-    full = np.full(len(generators), mva)
-    gen = [generators.bus, p_g * mva, q_g * mva, *limits, v[places], full, np.ones(len(generators)), *p_limits]
-    # pandapower's converter wants the tap at the side of higher voltage: the same transformer, from its other end.
-    turned = transformer & (volts[i] < volts[j])
-    ends = np.where(turned, [lines.to_bus, lines.from_bus], [lines.from_bus, lines.to_bus])
-    tap = np.where(turned, 1 / lines.tap, lines.tap)
-    r, x = np.where(turned, [lines.r * lines.tap**2, lines.x * lines.tap**2], [lines.r, lines.x])
-    rate, shift = lines.rate * mva, np.rad2deg(np.where(turned, -lines.shift, lines.shift))
-    branch = [*ends, r, x, np.where(transformer, 0, lines.b), rate, rate, rate, np.where(transformer, tap, 0), shift]
-    branch += [np.ones(len(lines)), np.full(len(lines), -360.0)]
-    return {
-        "version": 2,
-        "baseMVA": mva,
-        "bus": np.column_stack([*bus, buses.v_max, buses.v_min]).astype(np.float64),
-        "gen": np.column_stack([*gen, np.zeros((len(generators), 11))]).astype(np.float64),
-        "branch": np.column_stack([*branch, np.full(len(lines), 360.0)]).astype(np.float64),
-        "gencost": _gencost(case),
-    }
-
-
-def _even_share(case: Case) -> Floats:
-    """Active powers that serve the load, each generator at the same share of its range. Without a limit: 0."""
-    g = case.generators
-    low = np.where(np.isfinite(g.p_min), g.p_min, 0.0)
-    span = np.where(np.isfinite(g.p_max), g.p_max, low) - low
-    wanted = case.buses.p_d.sum() - low.sum()
-    return np.asarray(low + span * (np.clip(wanted / span.sum(), 0, 1) if span.sum() > 0 else 0))
-
-
-def _gencost(case: Case) -> Floats:
-    """mpc.gencost of the case's costs: points of each piecewise-linear one between its generator's limits."""
-    g, mva = case.generators, case.base_mva
-    points = dict[int, Floats]()
-    for k in np.unique(case.piecewise.generator).tolist():
-        mine = case.piecewise.generator == k
-        slope, intercept = case.piecewise.slope[mine], case.piecewise.intercept[mine]
-        bends = (intercept[:-1] - intercept[1:]) / (slope[1:] - slope[:-1])
-        low = max(g.p_min[k], -1e4)
-        high = max(min(g.p_max[k], 1e4), low + 1e-3)
-        p = np.unique([low, *bends[(bends > low) & (bends < high)], high])
-        points[k] = np.column_stack([p * mva, (slope * p[:, None] + intercept).max(axis=1)]).ravel()
-    width = max((len(row) for row in points.values()), default=3)
-    table = np.zeros((len(g), 4 + width))
-    table[:, [0, 3]] = 2, 3
-    table[:, 4:7] = np.nan_to_num(np.column_stack([g.cost_2 / mva**2, g.cost_1 / mva, g.cost_0]))
-    for k, row in points.items():  # the converter wants as many points of each, and passes over those that are NaN
-        table[k, [0, 3]] = 1, width // 2
-        table[k, 4:] = np.pad(row, (0, width - len(row)), constant_values=np.nan)
-    return table
-
-
-def _converted(net: Any, where: str) -> tuple[dict[str, Any], Any]:
+def _converted(net: Net, where: str) -> tuple[dict[str, Net], Net]:
     """pandapower's tables for an optimal power flow, and the copy of the network they were made from."""
-    _check_installed(where)
+    check_installed(where)
     from pandapower.converter.pypower.to_ppc import to_ppc
 
-    net = deepcopy(net)
     if len(net.dcline) and net.dcline.in_service.any():
         raise InputError(f"{where}: found dc lines in net.dcline, expected none (a MATPOWER file may have them)")
-    missing = [column for column in _LIMITS if len(net.gen) and column not in net.gen]
-    if missing:
-        raise InputError(f"{where}: found no column {missing[0]} in net.gen, expected limits of the generators")
+    if not len(net.ext_grid) and not (len(net.gen) and net.gen.slack.any()):
+        raise InputError(f"{where}: found no external grid in net.ext_grid, expected one")
+    try:
+        net = in_order(net)
+        _limit(net)
+        with quiet():
+            return to_ppc(net, init="flat", mode="opf", trafo_model="t", take_slack_vm_limits=False), net
+    except Exception as error:
+        raise InputError(f"{where}: pandapower cannot convert it ({line(error)}), expected another network") from None
+
+
+def _limit(net: Net) -> None:
+    """Limits for the buses and generators that have none, as `from_pandapower` says."""
     for column, none in (("min_vm_pu", 0.0), ("max_vm_pu", 2.0)):  # as pandapower takes them
         if column not in net.bus:
             net.bus[column] = none
+        net.bus[column] = net.bus[column].fillna(none)
+    for table in (net.gen, net.sgen):
+        if not len(table) or "controllable" not in table:
+            continue
+        power = table.p_mw.to_numpy(np.float64)
+        rated = table.sn_mva.to_numpy(np.float64) if "sn_mva" in table else np.full(len(table), np.nan)
+        size = np.where(np.isfinite(rated) & (rated > 0), rated, np.abs(power))
+        takes = power < 0
+        usual = {
+            "min_p_mw": np.where(takes, -size, 0.0),
+            "max_p_mw": np.where(takes, 0.0, size),
+            "min_q_mvar": -size,
+            "max_q_mvar": size,
+        }
+        for column, values in usual.items():
+            limits = table[column].to_numpy(np.float64) if column in table else np.full(len(table), np.nan)
+            table[column] = np.where(np.isnan(limits) & table.controllable, values, limits)
+
+
+def _limit_grids(gen: Floats, branch: Floats) -> None:
+    """Limits for the external grids that have none, as `from_pandapower` says, by bus numbers; else infinite."""
+    columns = [3, 4, 8, 9]  # q most and least, p most and least
+    for row in gen:
+        unlimited = np.abs(row[columns]) >= _UNLIMITED
+        ratings = branch[(branch[:, 10] > 0) & (branch[:, :2] == row[0]).any(axis=1), 5]
+        size = float(ratings.sum()) if ratings.size and np.all(ratings > 0) else np.inf
+        row[columns] = np.where(unlimited, np.copysign(size, row[columns]), row[columns])
+
+
+def _components(bus: Floats, branch: Floats) -> Ints:
+    """The lowest row of the buses that lines in service join to each bus, (buses,); rows, not numbers."""
+    ends, island = branch[branch[:, 10] > 0, :2].astype(np.int64), np.arange(len(bus))
+    while True:
+        least = island.copy()
+        for a, b in ((0, 1), (1, 0)):
+            np.minimum.at(least, ends[:, a], island[ends[:, b]])
+        least = least[least]
+        if np.array_equal(least, island):
+            return island
+        island = least
+
+
+def _keep_largest_island(bus: Floats, gen: Floats, branch: Floats) -> None:
+    """Buses outside of the largest island with a reference bus become isolated; so pandapower's own type says."""
+    there = bus[:, _TYPE] != _ISOLATED
+    island = _components(bus, branch)
+    supplied = np.unique(island[there & (bus[:, _TYPE] == _REFERENCE)])
+    if not supplied.size:
+        return
+    sizes = np.bincount(island[there], minlength=len(bus))[supplied]
+    bus[island != supplied[np.argmax(sizes)], _TYPE] = _ISOLATED
+
+
+def _islands_left_out(bus: Floats, gen: Floats, branch: Floats, numbers: Ints) -> Iterator[str]:
+    """What each island that is not kept holds, in words."""
+    island, out = _components(bus, branch), bus[:, _TYPE] == _ISOLATED
+    for one in np.unique(island[out]).tolist():
+        mine = np.flatnonzero(island == one)
+        size, load = len(mine), float(bus[mine, 2].sum())
+        supplied = int(np.isin(gen[gen[:, 7] > 0, 0].astype(np.int64), mine).sum())
+        buses = f"island of {size} buses (lowest {numbers[mine].min()})" if size > 1 else f"bus {numbers[mine[0]]}"
+        yield f"{buses} apart from the rest, with {load:.3g} MW of load and {supplied} generators"
+
+
+def _coordinates(net: Net, case: Case) -> Coordinates:
+    """Where the buses are, by net.bus.geo (a GeoJSON point); none if a bus that is drawn has none.
+
+    The open end of a line, which is no bus of pandapower's, is drawn just before the bus that it would reach.
+    """
+    if "geo" not in net.bus:
+        return NO_COORDINATES
+    points = {index: _point(text) for index, text in net.bus.geo.items()}
+    known = {index: point for index, point in points.items() if point is not None}
+    for number in case.buses.numbers.tolist():
+        if number in points or number in known:
+            continue
+        at = (case.lines.from_bus == number) | (case.lines.to_bus == number)
+        others = np.where(case.lines.from_bus == number, case.lines.to_bus, case.lines.from_bus)[at].tolist()
+        around = [known[other] for other in others if other in known]
+        if around:
+            known[number] = (sum(x for x, _ in around) / len(around), sum(y for _, y in around) / len(around))
+    numbers = case.buses.numbers.tolist()
+    if not all(number in known for number in numbers):
+        return NO_COORDINATES
+    x, y = np.array([known[number] for number in numbers], np.float64).T
+    return Coordinates(case.buses.numbers, x, y)
+
+
+def _point(text: Net) -> tuple[float, float] | None:
+    """(x, y) of a GeoJSON point."""
     try:
-        with _quiet():
-            return to_ppc(net, init="flat", mode="opf", trafo_model="t", take_slack_vm_limits=False), net
-    except Exception as error:
-        raise InputError(f"{where}: pandapower cannot convert it ({_line(error)}), expected another network") from None
+        x, y = json.loads(text)["coordinates"][:2]
+        point = float(x), float(y)
+    except (TypeError, ValueError, KeyError, IndexError):
+        return None
+    return point if np.isfinite(point).all() else None
 
 
-def _refuse_unknown(ppc: dict[str, Any], where: str) -> None:
+def _refuse_unknown(ppc: dict[str, Net], where: str) -> None:
     for table in _UNKNOWN:
         if len(ppc.get(table, ())):
             raise InputError(f"{where}: found elements in {table}, expected a network of alternating current without")
@@ -243,7 +262,7 @@ def _refuse_unknown(ppc: dict[str, Any], where: str) -> None:
             raise InputError(f"{where}: found {column}, expected branches that are the same from both ends")
 
 
-def _numbers(net: Any, count: int) -> Any:
+def _numbers(net: Net, count: int) -> Net:
     """The bus number of each row of the converted table: the lowest index of its buses, or a number above all."""
     lookup = net._pd2ppc_lookups["bus"]
     numbers = np.full(count, -1, np.int64)
@@ -255,25 +274,59 @@ def _numbers(net: Any, count: int) -> Any:
     return numbers
 
 
-def _check_installed(where: str) -> None:
+def open_network(name: str, where: str) -> Net:
+    """The network in pandapower's file of this path, or of SimBench's code. Raises InputError, which names `where`."""
+    return _simbench(name.removeprefix(SIMBENCH), where) if name.startswith(SIMBENCH) else _of_file(Path(name), where)
+
+
+def _of_file(path: Path, where: str) -> Net:
+    check_installed(str(path))
+    import pandapower
+
+    if not path.is_file():
+        raise InputError(f"{where}: {str(path)!r}: found no such file, expected a network file of pandapower")
     try:
-        import pandapower  # noqa: F401
+        with quiet():
+            net = pandapower.from_json(str(path))
+    except Exception as error:  # whatever its decoder and the classes it makes can raise
+        raise InputError(f"{where}: {path}: {line(error)}, expected a network file of pandapower") from None
+    if not isinstance(net, pandapower.pandapowerNet):
+        raise InputError(f"{where}: {path}: found {type(net).__name__}, expected a network file of pandapower")
+    return net
+
+
+def _simbench(code: str, where: str) -> Net:
+    try:
+        import simbench
     except ImportError:
         raise InputError(
-            f"{where}: found no module pandapower, expected it for its networks (pip install 'hushgrid[pandapower]')"
+            f"{where}: {SIMBENCH}{code}: found no module simbench, expected it (pip install 'hushgrid[simbench]')"
         ) from None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without pandapower's remarks on limits and costs that it fills in."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
+    if code not in simbench.collect_all_simbench_codes():
+        raise InputError(
+            f"{where}: found {SIMBENCH}{code[:60]}, expected a code of SimBench such as {SIMBENCH}1-MV-rural--0-sw"
+        )
     try:
-        yield
-    finally:
-        logging.disable(before)
+        with quiet():
+            return simbench.get_simbench_net(code)
+    except Exception as error:
+        raise InputError(f"{where}: {SIMBENCH}{code}: {line(error)}, expected a network of SimBench") from None
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+def in_order(net: Net) -> Net:
+    """A copy whose columns hold what pandapower computes with: yes or no where flags are, numbers where numbers are."""
+    from pandas import DataFrame, to_numeric
+
+    net = deepcopy(net)
+    for name, table in list(net.items()):
+        if not isinstance(table, DataFrame) or name.startswith("_") or name.startswith("res_"):
+            continue
+        for column in table.columns:
+            if column in _FLAGS:
+                usual = True if column == "controllable" and name in _CONTROLLED else _FLAGS[column]
+                missing = table[column].isna().to_numpy()
+                values = np.where(missing, usual, table[column].to_numpy(dtype=object))
+                table[column] = values.astype(np.bool_)
+            elif table[column].dtype == object and str(column).endswith(("_mw", "_mvar", "_mva", "_pu", "_percent")):
+                table[column] = to_numeric(table[column], errors="coerce").astype(np.float64)
+    return net

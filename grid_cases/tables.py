@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.grid_cases import gencost
 from hushgrid.grid_cases.case import Buses, Case, CostLines, Floats, Generators, Ints, Lines
+from hushgrid.grid_cases.elements import gencost
 from hushgrid.grid_cases.elements.parts import (
     NO_COST_LINES,
     NO_DC_LINES,

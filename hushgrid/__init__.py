@@ -29,7 +29,7 @@ _HOMES = {
 __all__ = ["Case", "Result", "load", "run", "sweep"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "__version__":  # read when it is asked for: a device never asks
         from importlib.metadata import version
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from hushgrid.kernels.errors import InputError
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def _mode() -> str:

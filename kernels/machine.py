@@ -71,7 +71,7 @@ class Machine(Protocol):
         """The first step. Called once, when every member has joined."""
         ...
 
-    def receive(self, sender: str, seq: int, body: Any) -> Step:
+    def receive(self, sender: str, seq: int, body: object) -> Step:
         """The step for message number `seq` of `sender`. An old message gets the same bytes again, or nothing.
 
         Raises Malformed if the message is refused; then the state is unchanged.

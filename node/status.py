@@ -87,6 +87,8 @@ class Status(Struct, frozen=True, kw_only=True):
     window_s: Amount | None = None  #: the window's length in running time
     runs_out: Moment | None = None  #: when the life's budget ends, if every run costs as much as the last one
     certificate_days: int | None = None  #: until its certificate ends
+    #: number of the certificate that it has connected with, hexadecimal: the operator learns that a new one is in use
+    certificate: Annotated[str, Meta(pattern=r"^[0-9a-f]{0,40}\Z")] = ""
     #: how old its data version is, s of the device's running time, in whole minutes; when it rises is public, because
     #: it never depends on what the data are
     data_age_s: Amount | None = None

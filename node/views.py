@@ -56,11 +56,14 @@ class AnswerView(Struct, frozen=True, kw_only=True):
 
     run: RunId  #: the run's id
     at: Moment  #: when the run ended, UTC by the coordinator's clock
-    valid_until: Moment | None = None  #: when the next answer is due, by the schedule; later it counts as old
+    #: by the schedule, when the next answer is due with some slack, as of a device's set-points; later it counts as old
+    valid_until: Moment | None = None
     number: Count | None = None  #: of the interval, of a fleet that runs by itself
     outcome: Word  #: answer; held: some members were absent and count as they were last
     kind: Word  #: of the problem: zones, data (rows) or statistics (a sum over rows)
-    verdict: Word | None = None  #: solved, agreed, noise-limited, not-converged or diverged, as in result.json
+    #: solved, agreed, noise-limited, not-converged or diverged, as in result.json, if the coordinator's messages tell:
+    #: of rows only diverged, because what tests a model are the gates' own answers
+    verdict: Word | None = None
     rounds: Count = 0  #: rounds that were made
     residual: Figure | None = None  #: consensus residual of the last one
     served_mw: Figure | None = None  #: zones at least cost: what of the loads is served, MW

@@ -94,18 +94,32 @@ class Birth(Struct, tag="birth", frozen=True):
     consents: Annotated[int, Meta(ge=0)] = 0  #: how often its owner has changed in this session what it agrees to
 
 
-class Death(Struct, tag="death", frozen=True):
+class Instance(Struct, array_like=True, frozen=True):
+    """Which coordinator it is, if a fleet has two: its ledger, its session, when its process began, s since 1970."""
+
+    ledger: Annotated[bytes, Meta(max_length=16)]
+    session: int
+    began: float
+
+    def replaces(self, other: Instance) -> bool:
+        """Whether it is another one that began later: of two, one replaces the other."""
+        return self.ledger != other.ledger and (self.began, self.ledger) > (other.began, other.ledger)
+
+
+class Death(Struct, tag="death", frozen=True, omit_defaults=True):
     """The last will on state/<node>."""
 
     session: int
+    by: Instance | None = None  #: a coordinator's; older programs name none
 
 
-class Progress(Struct, tag="run", frozen=True):
+class Progress(Struct, tag="run", frozen=True, omit_defaults=True):
     """Retained on state/coordinator: a late node reads it and stops."""
 
     run: bytes
     round: int
     state: Literal["running", "done", "stopped", "gathering"]  #: gathering, not retained: who is there says so again
+    by: Instance | None = None  #: older programs name none
 
 
 class Plan(Struct, tag="plan", frozen=True):
@@ -248,7 +262,7 @@ def _parsed(fleet: str, topic: str) -> tuple[str, str, str]:
     raise Malformed(f"topic {topic[:80]!r}")
 
 
-def _enc(value: Any) -> Any:
+def _enc(value: object) -> object:
     if isinstance(value, np.ndarray):
         if value.ndim != 1:
             raise TypeError(f"an array of {value.ndim} dimensions; vectors only")
@@ -256,7 +270,7 @@ def _enc(value: Any) -> Any:
     raise NotImplementedError(type(value))
 
 
-def _vector(type_: Any, value: Any) -> Any:
+def _vector(type_: object, value: object) -> np.ndarray:
     if type_ is np.ndarray:
         if not isinstance(value, bytes) or len(value) % 8:
             raise ValueError("a vector is float64 bytes")
@@ -275,7 +289,7 @@ def bounded(vector: np.ndarray) -> bool:
     return bool(np.logical_and.reduce(np.abs(vector) <= LARGEST))  # false for nan too
 
 
-def _told(type_: Any, value: Any) -> Any:
+def _told(type_: object, value: object) -> np.ndarray:
     vector = _vector(type_, value)
     if not bounded(vector):
         raise ValueError(f"a vector has an entry that is not finite, or beyond {LARGEST:.3g}")
@@ -308,7 +322,7 @@ def decode_presence(payload: bytes) -> Presence:
     return presence
 
 
-def _guarded(decoder: Any, payload: bytes, limit: int) -> Any:
+def _guarded(decoder: msgspec.msgpack.Decoder[T], payload: bytes, limit: int) -> T:
     if len(payload) > limit:
         raise Malformed(f"{len(payload)} bytes, at most {limit} expected")
     try:
@@ -319,7 +333,7 @@ def _guarded(decoder: Any, payload: bytes, limit: int) -> Any:
 
 def decode_state(type_: type[T], blob: bytes) -> T:
     """A dataclass saved by `encode`, its arrays as vectors."""
-    form = _stored_form(cast(Any, type_))
+    form = _stored_form(cast(object, type_))
     decoded = msgspec.msgpack.decode(blob, type=form, dec_hook=_vector)
     if form is type_:
         return cast(T, decoded)
@@ -328,7 +342,7 @@ def decode_state(type_: type[T], blob: bytes) -> T:
 
 
 @cache
-def _stored_form(type_: type[Any]) -> type[Any]:
+def _stored_form(type_: type[Any]) -> type[object]:
     """The dataclass itself, or one whose fields have the stored names."""
     names = getattr(type_, "encoded_names", {})
     if not names:
@@ -338,7 +352,7 @@ def _stored_form(type_: type[Any]) -> type[Any]:
     return make_dataclass(type_.__name__, members, kw_only=True)
 
 
-def _default(member: Field[Any]) -> Any:
+def _default(member: Field[object]) -> object:
     """A new field with the default of another one."""
     if member.default_factory is not MISSING:
         return field(default_factory=member.default_factory)

@@ -106,7 +106,7 @@ MUTATIONS = (
     ),
     Mutation(
         "nodes that agree at twice the distance",
-        "broker/report/quality.py",
+        "kernels/problems/verdict.py",
         "AGREED = 0.05",
         "AGREED = 0.1",
         ("broker/report/test_quality.py",),

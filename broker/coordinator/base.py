@@ -64,9 +64,7 @@ class Coordinator(Endpoint, Pattern):
         self.phase: Phase = "gathering"
         self.wait_s, self.silent_s, self.missed, self._can_spare = wait_s, silent_s, missed, fewer is not None
         self.observe, self.progress = observe or (lambda *_: None), progress
-        self._displayed: tuple[int, float | None] | None = (
-            None  #: (round, residual) that `progress` was last called with
-        )
+        self._displayed: tuple[int, float | None] | None = None  #: round and residual that `progress` has shown last
         self.driver: Driver | None = None
         self.reason = ""
         self.error: HushgridError | None = None
@@ -100,7 +98,8 @@ class Coordinator(Endpoint, Pattern):
     @cached_property
     def subscriptions(self) -> tuple[str, ...]:
         t = self.topics
-        return tuple(x for m in self.members for x in (t.state(m), t.edge(m, COORDINATOR)))
+        its_own = [t.state(COORDINATOR)] if self.instance else []
+        return (*its_own, *(x for m in self.members for x in (t.state(m), t.edge(m, COORDINATOR))))
 
     @property
     def finished(self) -> bool:
@@ -131,6 +130,8 @@ class Coordinator(Endpoint, Pattern):
         self._news_at = self.silence.now
         try:
             kind, src, dst = self.topics.parse(topic)
+            if (kind, src) == ("state", COORDINATOR) and self.instance:
+                return self.membership.precedence.read(payload)
             if src not in self.members or kind in wire.WATCHED or (kind == "edge" and dst != COORDINATOR):
                 raise Malformed("not of this run's edges")
             if kind == "state":
@@ -327,9 +328,7 @@ class Coordinator(Endpoint, Pattern):
         line = printable(reason, LINE)
         if self._stopped:
             return self._give_over(f"{member} refuses: {line}")
-        if (
-            self._can_spare and self.phase == "gathering"
-        ):  # another has started again meanwhile: this one is asked again too
+        if self._can_spare and self.phase == "gathering":  # another has started again: this one is asked again too
             return []
         if self.ending and self.error is None:  # it comes too late: the run is done, with its part
             return self._on_finished(member)
@@ -364,7 +363,7 @@ class Coordinator(Endpoint, Pattern):
         if self.phase not in ("gathering", "joining"):
             return []
         self._called = self.silence.now if self._called is None else self._called
-        return [Publication(self.topics.state(COORDINATOR), wire.encode(Progress(b"", 0, "gathering")))]
+        return [Publication(self.topics.state(COORDINATOR), wire.encode(Progress(b"", 0, "gathering", self.instance)))]
 
     def _plan(self) -> Publication:
         body = self.announcement.body(self.membership.publish_marks())
@@ -495,6 +494,6 @@ class Coordinator(Endpoint, Pattern):
         if not self.run:
             return []
         done = self.complete(self.driver.machine.state) if self.driver else None
-        going = self.phase in ("joining", "running")
-        progress = self.announcement.progress(done[0] if done else 0, going=going, stopped=self.error is not None)
+        how_far, going = done[0] if done else 0, self.phase in ("joining", "running")
+        progress = self.announcement.progress(how_far, self.instance, going=going, stopped=self.error is not None)
         return [Publication(self.topics.state(COORDINATOR), wire.encode(progress), True)]

@@ -9,6 +9,7 @@ from contextlib import closing
 from functools import partial
 from math import inf
 from pathlib import Path
+from typing import NamedTuple
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
@@ -16,26 +17,47 @@ from hushgrid.broker.coordinator.interval_log import prune
 from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.broker.coordinator.run_history import failed
 from hushgrid.broker.coordinator.run_records import keep, summary
-from hushgrid.broker.coordinator.status import Reporter, activity
+from hushgrid.broker.coordinator.status import Reporter, Views, activity
 from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.kernels.types import Document
 from hushgrid.node.config.coordinator import FIXED, KEPT, CoordinatorConfig, load_coordinator
 from hushgrid.node.config.files import with_fixed
 from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems.kind import Tests
 from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
+from hushgrid.node.problems.power_flow.rolling import HOUR_S, horizon
+from hushgrid.node.problems.power_flow.section import HorizonPlan
 from hushgrid.node.runtime.event_loop import POLL_S, link_for, reach, serve, serve_all
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
+from hushgrid.node.schema.durations import in_words, validity
+from hushgrid.node.schema.sections import Section
+from hushgrid.node.status import moment
 from hushgrid.node.transport.link import Link
 from hushgrid.node.wire import COORDINATOR
 
 _say = Log(COORDINATOR)
 
 
+class Declared(NamedTuple):
+    """The run that a configuration asks for."""
+
+    source: str  #: where the rest of its public part is found
+    plan: RunPlan
+    problem: Section  #: of its scenario
+
+
 def prepare(config: CoordinatorConfig, path: str) -> tuple[str, RunPlan]:
-    """The run a configuration asks for, checked without a network, and where the rest of its public part is found.
+    """As `declared`: the plan, and where the rest of its public part is found."""
+    source, plan, _ = declared(config, path)
+    return source, plan
+
+
+def declared(config: CoordinatorConfig, path: str) -> Declared:
+    """The run a configuration asks for, checked without a network.
 
     InputError where it is one that exists in simulation only, or its members are not the scenario's.
     """
@@ -61,13 +83,22 @@ def prepare(config: CoordinatorConfig, path: str) -> tuple[str, RunPlan]:
         raise InputError(
             f"{path}: members: found {', '.join(config.members)}, expected {', '.join(plan.nodes)}, the nodes of {file}"
         )
-    if config.run is not None and getattr(plan.problem, "horizon", None) is not None:
-        raise InputError(
-            f"{path}: run: found a section, expected none: a plan over a horizon is not carried on hour by hour"
-        )
+    if (day := horizon(plan.problem)) is not None:
+        check_day(config, day, path)
     if config.quorum is not None and config.quorum > len(plan.nodes):
         raise InputError(f"{path}: quorum: found {config.quorum}, expected at most {len(plan.nodes)}, the members")
-    return scenario.kind.source(scenario.problem), plan
+    return Declared(scenario.kind.source(scenario.problem), plan, scenario.problem)
+
+
+def check_day(config: CoordinatorConfig, day: HorizonPlan, path: str) -> None:
+    """Raises InputError unless the intervals are the periods of the day, of all members."""
+    length = day.hours * HOUR_S
+    if config.run is not None and abs(config.run.every_s - length) > 1e-3:
+        raise InputError(
+            f"{path}: run.every: found {config.run.every}, expected {in_words(length)}, a period of the horizon"
+        )
+    if config.quorum is not None:
+        raise InputError(f"{path}: quorum: found {config.quorum}, expected none: a day is planned by all its zones")
 
 
 def main(config: CoordinatorConfig, path: str, signals: Signals, *, once: bool = False) -> int:
@@ -77,7 +108,7 @@ def main(config: CoordinatorConfig, path: str, signals: Signals, *, once: bool =
     A run under way when the process ends is gone on with at the next start. It waits for the broker itself, for as long
     as that takes (`once`: for REACH_S). SIGTERM and SIGINT: 0.
     """
-    public = prepare(config, path)
+    public = declared(config, path)
     with closing(Ledger(Path(config.state) / f"{COORDINATOR}.ledger", COORDINATOR)) as ledger:
         service_class = Service if config.run is None or once else Scheduled
         service = service_class(config, path, public, signals, ledger)
@@ -98,16 +129,15 @@ class Service:
     """The coordinator of a fleet, run after run, and what it says of itself."""
 
     def __init__(
-        self, config: CoordinatorConfig, path: str, public: tuple[str, RunPlan], signals: Signals, ledger: Ledger
+        self, config: CoordinatorConfig, path: str, public: Declared, signals: Signals, ledger: Ledger
     ) -> None:
-        """`public`: what `prepare` has made of the configuration."""
+        """`public`: what `declared` has made of the configuration."""
         self.config, self.path, self.signals, self.ledger = config, path, signals, ledger
-        self.source, self.plan = public
-        self.unit, self.reporter = Unit(), Reporter(config)
+        self.unit, self.reporter, self.views = Unit(), Reporter(config), Views(_say)
+        self.began = time.time()
         self._missing = ""  #: who was said not to be there
         self.wait: Callable[[], float] = lambda: inf  #: seconds until something is due that no message tells
-        for warning in warnings(self.plan, self.source):
-            _say(Warned(f"warning: {warning}"))
+        self._take(public)
 
     def once(self) -> None:
         """One run; what has stopped it is raised. The broker must be there within REACH_S."""
@@ -119,8 +149,7 @@ class Service:
             if coordinator.finished:
                 self._keep(coordinator, began)
         finally:
-            self.reporter.publish(coordinator, link, "off")
-            link.close(clear=(), forget=False)
+            self._leave(coordinator, link)
         if error := coordinator.error:
             raise type(error)(f"{error}{coordinator.membership.paid}")
 
@@ -140,9 +169,35 @@ class Service:
                     self._over(coordinator, began)
                     self._wait(coordinator, link)
             finally:
-                if self.signals:
-                    self.reporter.publish(coordinator, link, "off")
-                link.close(clear=(), forget=False)
+                self._leave(coordinator, link, off=bool(self.signals))
+
+    def _leave(self, coordinator: Coordinator, link: Link, *, off: bool = True) -> None:
+        """The connection ends; `off`: with the process."""
+        if coordinator.membership.precedence.later is None:  # else these topics are another coordinator's
+            self.views(coordinator, link)
+            if off:
+                self.reporter.publish(coordinator, link, "off")
+        link.close(clear=(), forget=False)
+
+    def _take(self, public: Declared) -> None:
+        """This is what the next run asks for."""
+        self.source, self.plan = public.source, public.plan
+        self.tests: Tests | None = None  #: of models, on rows that the scenario names
+        for warning in warnings(self.plan, self.source):
+            _say(Warned(f"warning: {warning}"))
+        if self.plan.algorithm.pattern == "star":  # else no model comes by here
+            try:
+                self.tests = self.plan.kind.tests(public.problem, self.plan.problem)
+            except InputError as error:
+                _say(Warned(f"models are not tested: {error}"))
+
+    def _says(self, coordinator: Coordinator, link: Link) -> None:
+        """What stands on the topics of `watch`, at every turn of the loop. Raises Refused if another coordinator of the
+        fleet goes on.
+        """
+        coordinator.membership.precedence.check()
+        self.reporter(coordinator, link)
+        self.views(coordinator, link)
 
     # --- a run ---
 
@@ -153,6 +208,7 @@ class Service:
             config.fleet, self.plan, self.source, self.ledger, resumes=True, progress=_Rounds(), **patience
         )
         coordinator.log = _say
+        coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
         return coordinator, link_for(coordinator, config.broker, config.tls, keepalive=config.keepalive)
 
     def _coordinate(self, coordinator: Coordinator, link: Link) -> None:
@@ -163,7 +219,7 @@ class Service:
 
         def over() -> bool:
             self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else activity(coordinator))
-            self.reporter(coordinator, link)
+            self._says(coordinator, link)
             return coordinator.finished or (self.signals.reload and coordinator.phase == "gathering")
 
         serve(coordinator, link, over, self.signals, self.wait)
@@ -186,6 +242,7 @@ class Service:
             directory = Path(self.config.state) / "runs"
             _say(f"{keep(coordinator, directory, began)}: {summary(coordinator)}")
             prune(directory, KEPT)
+            self.views.answered(coordinator, self.tests)
         coordinator.conclude()
         self.reporter.anew()
 
@@ -197,7 +254,7 @@ class Service:
         self.unit.shows("waits for SIGUSR1")
 
         def roused() -> bool:
-            self.reporter(coordinator, link)
+            self._says(coordinator, link)
             return self.signals.begin or self.signals.reload
 
         while not self._asked():
@@ -226,13 +283,12 @@ class Service:
                     self.config.run is None
                 )  # runs by a schedule, or when they are asked for
                 config = with_fixed(self.config, read, (*FIXED, "run") if another else FIXED, self.path, _say)
-                self.source, self.plan = prepare(config, self.path)
-                self.config = config
+                public, self.config = declared(config, self.path), config
             except InputError as error:
                 _say(Warned(f"its configuration stays as it was: {error}"))
                 return
-            for warning in warnings(self.plan, self.source):
-                _say(Warned(f"warning: {warning}"))
+            self._take(public)
+            self.views.retry()
             _say(f"{self.path} was read again: {self.plan.name}, {self.plan.algorithm.name}")
 
 
@@ -241,6 +297,7 @@ class Scheduled(Service):
 
     def run(self) -> None:
         intervals = self.intervals = Intervals(self.config, self.plan, self.source, self.ledger, _say)
+        self.reporter.interval = intervals.last
         self.wait = lambda: intervals.schedule.left or POLL_S
         coordinator = intervals.resumed()
         while not self.signals:
@@ -266,6 +323,11 @@ class Scheduled(Service):
         if self.signals and not coordinator.finished:
             return
         _say(self.intervals.end(coordinator, there))
+        self.reporter.interval = interval = self.intervals.last
+        if interval is not None and interval.outcome != "missed":
+            until = time.time() + (validity(self.intervals.run.every_s) or 0.0)
+            known: Document = {"number": interval.number, "outcome": interval.outcome, "valid_until": moment(until)}
+            self.views.answered(coordinator, self.tests, known)
         self.reporter.refuses = tuple(self.intervals.refused)
         self.reporter.anew(self.intervals.schedule.left)
         while not self._asked():
@@ -275,23 +337,22 @@ class Scheduled(Service):
     def _served(self, coordinator: Coordinator, until: Callable[[Coordinator, Link], bool]) -> bool:
         """Serves a coordinator on a connection of its own. Whether the broker was there in the end."""
         coordinator.log, coordinator.progress = _say, _Rounds()
+        coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
         link = link_for(coordinator, self.config.broker, self.config.tls, keepalive=self.config.keepalive)
         try:
             serve(coordinator, link, partial(until, coordinator, link), self.signals, self.wait)
             return link.connected
         finally:
-            if self.signals:
-                self.reporter.publish(coordinator, link, "off")
-            link.close(clear=(), forget=False)
+            self._leave(coordinator, link, off=bool(self.signals))
 
     def _ended(self, coordinator: Coordinator, link: Link) -> bool:
         self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else activity(coordinator))
-        self.reporter(coordinator, link)
+        self._says(coordinator, link)
         return coordinator.finished or self.intervals.overdue(coordinator, link.connected)
 
     def _rests(self, coordinator: Coordinator, link: Link) -> bool:
         self.unit.shows(f"waits for the next interval, {self.intervals.schedule.number + 1}")
-        self.reporter(coordinator, link)
+        self._says(coordinator, link)
         return self._asked() or self.signals.reload
 
     def _asked(self) -> bool:

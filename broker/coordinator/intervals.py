@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -20,7 +20,7 @@ from hushgrid.broker.coordinator import interval_log, run_records, warm_start
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
 from hushgrid.broker.coordinator.membership import PATIENCE, Refusals
-from hushgrid.broker.coordinator.schedule import Clocks, Remembered, Schedule
+from hushgrid.broker.coordinator.schedule import Clocks, Moment, Remembered, Schedule, periods
 from hushgrid.broker.coordinator.star import Held
 from hushgrid.broker.coordinator.warm_start import MemberState, WarmState
 from hushgrid.kernels.algorithms.base import Star
@@ -30,10 +30,13 @@ from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.config.planning import among
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan, encode_plan
+from hushgrid.node.problems.power_flow import rolling
+from hushgrid.node.problems.power_flow.section import ZonesPlan
 from hushgrid.node.schema.durations import seconds
 from hushgrid.node.wire import Birth, Plan
 
-KEY = "schedule"  #: of the ledger's notes
+KEY, DAY = "schedule", "day"  #: of the ledger's notes
+Noted = TypeVar("Noted")
 #: What an interval is missed for, by the error that ended it.
 CAUSES: tuple[tuple[type[HushgridError], str], ...] = (
     (Refused, "refused"),
@@ -41,6 +44,13 @@ CAUSES: tuple[tuple[type[HushgridError], str], ...] = (
     (InputError, "input"),
     (Suspended, "silent"),
 )
+
+
+class Day(msgspec.Struct, frozen=True):
+    """Of plans over a day: when the first began, and what they have come to."""
+
+    began: Moment
+    course: rolling.Course
 
 
 class Intervals:
@@ -56,13 +66,16 @@ class Intervals:
         clocks: Clocks | None = None,
     ) -> None:
         assert config.run is not None
-        self.config, self.run, self.plan, self.source = config, config.run, plan, source
         self.ledger, self.log, self.clocks = ledger, log, clocks or Clocks()
-        remembered = self._remembered()
+        self.day = self._noted(DAY, Day)
+        self.config, self.run, self.source = config, config.run, source
+        self.declared, self.plan = plan, self._of_day(plan)  #: as the file has it, and of the interval of now
+        remembered = self._noted(KEY, Remembered)
         self.schedule = Schedule(self.run.every_s, seconds(self.run.jitter), remembered, self.clocks)
         self.directory = Path(config.state)
         self.refusals = Refusals()
         self.why_cold = ""
+        self.last = interval_log.last(self.ledger, self.directory / "intervals.csv")  #: the last interval, for `watch`
         self._anew()
 
     def _anew(self) -> None:
@@ -77,13 +90,14 @@ class Intervals:
     def declare(self, config: CoordinatorConfig, plan: RunPlan, source: str) -> None:
         """The file says other things: of the next interval, and of when it is due."""
         assert config.run is not None
-        self.config, self.run, self.plan, self.source = config, config.run, plan, source
+        self.config, self.run, self.source = config, config.run, source
+        self.declared, self.plan = plan, self._of_day(plan)
         self.schedule.declare(self.run.every_s, seconds(self.run.jitter))
 
-    def _remembered(self) -> Remembered | None:
-        blob = self.ledger.note(KEY)
+    def _noted(self, key: str, kind: type[Noted]) -> Noted | None:
+        blob = self.ledger.note(key)
         try:
-            return msgspec.msgpack.decode(blob, type=Remembered) if blob else None
+            return msgspec.msgpack.decode(blob, type=kind) if blob else None
         except msgspec.MsgspecError:
             return None
 
@@ -107,7 +121,8 @@ class Intervals:
 
     def begin(self) -> Coordinator:
         """The next interval, of all members. It is remembered before anything of it is said."""
-        self.ledger.keep_note(KEY, wire.encode(self.schedule.begin()))
+        age = self._turn()
+        self.ledger.keep_note(KEY, wire.encode(self.schedule.begin(age)))
         self._anew()
         return self._coordinator(self.plan.nodes)
 
@@ -165,8 +180,8 @@ class Intervals:
             self.refusals.forget(coordinator.members)
         line = f"interval {row['interval']}: {row['outcome']}" + (f", {row['reason']}" if row["reason"] else "")
         if coordinator.run:
-            keys = ("interval", "start", "cold", "held", "absent", "refused")
-            more: dict[str, Any] = {key: row[key] for key in keys}
+            keys = ("interval", "period", "start", "cold", "held", "absent", "refused")
+            more: dict[str, Any] = {key: row[key] for key in keys if row[key] != ""}
             more |= {"every": self.run.every_s, "start_because": self.why_cold if row["start"] == "cold" else ""}
             if self.absent and self.plan.kind.records:
                 nodes, edges = coordinator.plan.nodes, coordinator.plan.problem.edges
@@ -175,13 +190,47 @@ class Intervals:
             line += f" ({path.name}, {row['start']} start, {row['rounds']} rounds)"
         flat = {key: " ".join(value) if isinstance(value, list | dict) else value for key, value in row.items()}
         interval_log.note(self.directory / "intervals.csv", flat, self.run.keep)
+        self.last = interval_log.count(self.ledger, self.last, row)
         interval_log.prune(self.directory / "runs", self.run.keep)
         if (final := coordinator.final_state()) is not None:
             warm_start.keep(self.ledger, self.plan, coordinator.run, final, self.schedule.number, self.clocks)
+        self._follow(coordinator)
         coordinator.conclude()
         return line
 
     # --- inside ---
+
+    def _of_day(self, plan: RunPlan) -> RunPlan:
+        """The plan from the period on that the last interval has begun with."""
+        if self.day is None or rolling.horizon(plan.problem) is None:
+            return plan
+        problem = rolling.carried_on(cast(ZonesPlan, plan.problem), self.day.course, self.day.began.wall)
+        return msgspec.structs.replace(plan, problem=problem)
+
+    def _turn(self) -> float | None:
+        """An interval begins: with which period of the day. Returns the age of the first day, s; None: there is none.
+
+        The first day begins with its first plan: what no plan has touched stands as the tables say.
+        """
+        horizon, digest = rolling.horizon(self.declared.problem), self.declared.problem.digest
+        if horizon is None:
+            return None
+        day = self.day
+        if day is None or not day.course.points or day.course.digest != digest:
+            day = Day(self.clocks.moment(), rolling.Course())
+        age = self.clocks.since(day.began)
+        # A clock that is before the first day counts nothing.
+        period = periods(age, self.run.every_s) if age >= 0 else day.course.period
+        self.day = Day(day.began, msgspec.structs.replace(day.course, period=period, digest=digest))
+        self.ledger.keep_note(DAY, wire.encode(self.day))
+        self.plan = self._of_day(self.declared)
+        return age
+
+    def _follow(self, coordinator: Coordinator) -> None:
+        """Where the day stands once a plan is followed."""
+        if self.day is not None and (points := coordinator.points()):
+            self.day = Day(self.day.began, self.day.course.followed(points))
+            self.ledger.keep_note(DAY, wire.encode(self.day))
 
     def _start(self) -> tuple[WarmState | None, str]:
         if self.plan.algorithm.pattern != "star":
@@ -294,4 +343,5 @@ class Intervals:
             "refused": [m for m in self.plan.nodes if m in {*self.refused, *coordinator.membership.refusals}],
             "began_s": round(self.began_s, 1),
             "ended_s": round(self.ledger.spends.running, 1),
+            "period": horizon.first if (horizon := rolling.horizon(self.plan.problem)) else "",
         }

@@ -9,15 +9,29 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, Protocol
 
-from hushgrid.kernels.errors import HushgridError, InputError, printable
+from hushgrid.kernels.errors import HushgridError, InputError, Refused, printable
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import StoredRun, relation
 from hushgrid.node.problems.plan import RunPlan, encode_plan
-from hushgrid.node.runtime.endpoint import LINE
+from hushgrid.node.runtime.endpoint import LINE, Endpoint
+from hushgrid.node.status import moment
 from hushgrid.node.versions import RUNNING
-from hushgrid.node.wire import COORDINATOR, Birth, Capabilities, Envelope, Finish, Mark, Plan, Progress, Seen, Topics
+from hushgrid.node.wire import (
+    COORDINATOR,
+    Birth,
+    Capabilities,
+    Envelope,
+    Finish,
+    Instance,
+    Mark,
+    Plan,
+    Progress,
+    Publication,
+    Seen,
+    Topics,
+)
 
 PATIENCE = 3  #: refusals in a row after which a member is asked again only once its birth is another
 
@@ -108,6 +122,7 @@ class Membership:
         self.refusals: dict[str, HushgridError] = {}  #: members that refuse this run, and why
         self.warmed: set[str] = set()  #: members that have said that they begin at the end of their last run
         self.marks = ledger.marks.peers
+        self.precedence = Precedence()  #: over another coordinator of these members
         self._joins: dict[str, Joined] = {}
         self._published: dict[str, tuple[Mark, ...]] = {}  #: the marks that the plan said last
         self._before: dict[str, Mark] = {}  #: the marks when this process began the rounds
@@ -332,9 +347,9 @@ class Announcement:
             body = Finish("done", reason, residual=residual, quality="agreed" if reason == "tolerance" else "rounds")
         return wire.encode(self.envelope(body))
 
-    def progress(self, done: int, *, going: bool, stopped: bool) -> Progress:
+    def progress(self, done: int, by: wire.Instance | None, *, going: bool, stopped: bool) -> Progress:
         """How far the run is, for whoever comes late."""
-        return Progress(self.run, done, "running" if going else "stopped" if stopped else "done")
+        return Progress(self.run, done, "running" if going else "stopped" if stopped else "done", by)
 
 
 class Silence:
@@ -363,6 +378,10 @@ class Silence:
         """Those of these members that have been silent for longer."""
         return [m for m in members if self.now - self._last[m] > seconds]
 
+    def since(self, members: Iterable[str]) -> float:
+        """Since when the first of these members is silent, s of the coordinator's clock; now if there are none."""
+        return min((self._last.get(m, self.now) for m in members), default=self.now)
+
     def moment(self, seconds: float = 0.0) -> str:
         """The time of day, so many seconds ago."""
         return time.strftime("%H:%M:%S", time.localtime(self.wall() - seconds))
@@ -371,3 +390,38 @@ class Silence:
         """Since when a member has been silent."""
         seconds = self.now - self._last[member]
         return f"{member} silent since {self.moment(seconds)} ({seconds:.0f} s)"
+
+
+class Precedence:
+    """Which of two coordinators of one fleet goes on: the one whose process began later.
+
+    They have one certificate, and so end each other's connections for ever, unless one of them ends. A coordinator that
+    starts again replaces nobody: its ledger is the same.
+    """
+
+    def __init__(self) -> None:
+        self.instance: Instance | None = None  #: this one; None in a simulation, where there is no other
+        self.later: Instance | None = None  #: another one, that began later
+
+    def claim(self, coordinator: Endpoint, began: float) -> Instance:
+        """Which coordinator this one is. `began`: its process, s since 1970."""
+        self.instance = Instance(coordinator.ledger.id, coordinator.session, began)
+        return self.instance
+
+    def read(self, payload: bytes) -> list[Publication]:
+        """Something that a coordinator says of itself: this one, or another with the same certificate. Nothing is
+        answered.
+        """
+        try:
+            presence = wire.decode_presence(payload)
+        except Malformed:
+            return []
+        if not isinstance(presence, Birth) and presence.by and self.instance and presence.by.replaces(self.instance):
+            self.later = presence.by
+        return []
+
+    def check(self) -> None:
+        """Raises Refused if another one goes on. The run, if there is one, is that one's too."""
+        if self.later:
+            began = moment(self.later.began)
+            raise Refused(f"{COORDINATOR}: another one of this fleet began at {began}, after this one, which ends")

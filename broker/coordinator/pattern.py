@@ -10,6 +10,9 @@ from typing import Any
 
 from hushgrid.kernels.machine import Machine
 from hushgrid.kernels.patterns.star import FinalState
+from hushgrid.kernels.types import Document
+from hushgrid.node.problems.kind import Tests
+from hushgrid.node.problems.power_flow.rolling import Point
 from hushgrid.node.wire import Publication
 
 
@@ -42,6 +45,24 @@ class Pattern(ABC):
     def final_state(self) -> FinalState | None:
         """What a run that is done leaves for the next one; None: nothing."""
         return None
+
+    def points(self) -> tuple[Point, ...]:
+        """Where a day stands after each period that a run has planned, once it is done; none: it is no day."""
+        return ()
+
+    def view(self, tests: Tests | None) -> Document:
+        """What of the answer a run has given, from messages alone: fields of `AnswerView`. `tests`: of models."""
+        return {}
+
+    @property
+    def holder(self) -> str | None:
+        """Of a token: the node that has it, or that it was sent to last."""
+        return None
+
+    @property
+    def held_since(self) -> float:
+        """Since when, s of the coordinator's clock."""
+        return 0.0
 
     @property
     def cold(self) -> list[str]:

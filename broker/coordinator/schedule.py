@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from math import floor
 from pathlib import Path
 from random import SystemRandom
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
 DICE = SystemRandom()
+EARLY = 0.01  #: of a period of a day; what begins no sooner before it counts as in it: clocks differ
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -43,6 +45,25 @@ class Remembered(Struct, frozen=True):
     wall: float  #: when the next one is by the wall clock, s since 1970
 
 
+class Moment(Struct, frozen=True):
+    """A time by all clocks."""
+
+    boot: str  #: which boot
+    at: float  #: s of its clock
+    wall: float  #: s of the wall clock
+
+
+class Dated(Protocol):
+    """What has the parts of a moment."""
+
+    @property
+    def boot(self) -> str: ...
+    @property
+    def at(self) -> float: ...
+    @property
+    def wall(self) -> float: ...
+
+
 class Clocks(NamedTuple):
     """The clocks that a schedule reads, s."""
 
@@ -50,13 +71,28 @@ class Clocks(NamedTuple):
     wall: Callable[[], float] = time.time
     boot_id: Callable[[], str] = boot_id
 
+    def moment(self, ago: float = 0.0) -> Moment:
+        """So many seconds ago."""
+        return Moment(self.boot_id(), self.boot() - ago, self.wall() - ago)
+
+    def since(self, moment: Dated) -> float:
+        """Seconds since then, by this boot's clock, else by the wall clock."""
+        same = moment.boot != "" and moment.boot == self.boot_id()
+        return self.boot() - moment.at if same else self.wall() - moment.wall
+
+
+def periods(age: float, length: float) -> int:
+    """How many periods of this length are over at this age, s."""
+    return floor(age / length + EARLY)
+
 
 class Schedule:
     """One run every `every` s, each up to `jitter` s later, which is drawn at random and public.
 
     Whatever was missed is not made up for: after a sleep, a stop or a run that took too long, the next run is due once.
     A run on its beat, or behind it by less than the middle between `jitter` and `every`, keeps the beat, so that jitter
-    and small delays do not add up. A later one begins a new beat: the one after it is due `every` later.
+    and small delays do not add up. A later one begins a new beat: the one after it is due `every` later. Intervals that
+    are the periods of a day keep the day's beat whatever happens.
     """
 
     def __init__(
@@ -92,11 +128,16 @@ class Schedule:
         """Seconds until the next run is due; 0 if it is."""
         return max(self.due - self.clocks.boot(), 0.0)
 
-    def begin(self) -> Remembered:
-        """The next interval begins now. Returns what is to be remembered durably before anything of it is said."""
+    def begin(self, age: float | None = None) -> Remembered:
+        """The next interval begins now. Returns what is to be remembered durably before anything of it is said.
+
+        age: s since the beginning of a day whose periods the intervals are; None: they are no periods.
+        """
         now = self.clocks.boot()
         beat = self.due - self.late
-        if now < self.due or now - beat >= (self.jitter + self.every) / 2:  # asked for early, or far too late
+        if age is not None:
+            beat = now - age + periods(age, self.every) * self.every
+        elif now < self.due or now - beat >= (self.jitter + self.every) / 2:  # asked for early, or far too late
             beat = now
         self.number += 1
         self.late = self.jitter * self.share()

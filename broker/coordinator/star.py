@@ -13,10 +13,12 @@ from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.warm_start import WarmState
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.patterns.star import FinalState, ServerContext, StarCentre
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems.kind import Ended, Tests
 from hushgrid.node.problems.masking import INTRODUCTION
 from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.problems.power_flow.rolling import Point, horizon
 from hushgrid.node.wire import SMALL, Publication
 
 
@@ -87,6 +89,12 @@ class StarCoordinator(Coordinator):
             return None
         return cast(StarCentre, self.driver.machine).final_state()
 
+    def points(self) -> tuple[Point, ...]:
+        if self.final_state() is None or horizon(self.plan.problem) is None or self.driver is None:
+            return ()
+        points: tuple[Point, ...] = self._kind.points(self.plan, self._source, self.driver.machine.state)
+        return points
+
     def witnessed(self, member: str) -> Collection[str]:
         masked = self.terms is not None and self.terms.masked is not None
         return self.members if masked else ()  # whose signed introductions it has had
@@ -111,6 +119,16 @@ class StarCoordinator(Coordinator):
             self.plan, self._source, self.driver.machine.state
         )
         return answer
+
+    def view(self, tests: Tests | None) -> Document:
+        final = self.final_state()
+        if final is None or self.driver is None:
+            return {}
+        state = self.driver.machine.state
+        done = self.complete(state)
+        ended = Ended(state, final.z, done[1] if done else None, self.reason == "tolerance", tests)
+        fields: Document = self._kind.view(self.plan, self._source, ended)
+        return fields
 
     def owing(self) -> list[str]:
         assert self.driver is not None

@@ -1,4 +1,8 @@
-"""What a coordinator does now, or waits for: in words for systemd, and as a status for whoever watches the fleet.
+"""What a coordinator does now, or waits for, and what it has found: in words for systemd, and for whoever watches the
+fleet as a status and as the two views of `node/views.py`.
+
+The views are made from the plan and from messages that the coordinator has had, and from the clock. They are extra: a
+broker that refuses their topics costs a line of the journal, and the run goes on without them.
 
 What has happened, and what is due, is kept by running time, and said by the clock of the moment: somebody may set that
 clock meanwhile, and nothing may seem to have begun after it has ended, or to be late by an hour.
@@ -7,16 +11,24 @@ clock meanwhile, and nothing may seem to have begun after it has ended, or to be
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, isfinite
 from typing import Any
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.schedule import boottime
-from hushgrid.node import status
+from hushgrid.kernels.errors import printable
+from hushgrid.kernels.machine import Malformed
+from hushgrid.kernels.types import Document
+from hushgrid.node import status, views
 from hushgrid.node.config.coordinator import CoordinatorConfig
+from hushgrid.node.log import Warned
+from hushgrid.node.problems.kind import Tests
 from hushgrid.node.status import NAMED, Status
-from hushgrid.node.transport.certificate import days_of
+from hushgrid.node.transport.certificate import OwnCertificate, days_of
 from hushgrid.node.transport.link import Link
 from hushgrid.node.versions import RUNNING
+from hushgrid.node.views import ASKED, EDGES, PRICES, AnswerView, RunView
 from hushgrid.node.wire import COORDINATOR, WIRE
 
 OFTEN_S, SELDOM_S = 2.0, 30.0  #: between two statuses: if somebody else is waited for, and of a run that goes on
@@ -45,6 +57,8 @@ class Reporter:
         self.since = boottime()  #: s of running time, as all times here
         self.due: float | None = None  #: when the next run is due, if there is a schedule
         self.refuses: tuple[str, ...] = ()  #: the members that have refused in this interval, or the last one
+        self.certificate = OwnCertificate(config.tls)  #: of its connection
+        self.interval: status.Interval | None = None  #: the last one, if there is a schedule
         self._plan: dict[str, Any] = {}  #: what a device can compare itself with
         self._gone: dict[str, float] = {}
         self._waits: tuple[str, ...] = ()
@@ -65,6 +79,8 @@ class Reporter:
         news = (link.connects, coordinator.phase, coordinator.run, missing, tuple(self._gone), self.due, self.refuses)
         if news == self._said and not (coordinator.phase == "running" and now - self._at >= SELDOM_S):
             return
+        if link.connects != (self._said or (0,))[0]:
+            self.certificate.take(time.time())
         self._said, self._at = news, now
         self.publish(coordinator, link, waits_s=now - self._waited if waits else None)
 
@@ -110,7 +126,9 @@ class Reporter:
             gone={name: status.moment(zero + since) for name, since in list(self._gone.items())[:NAMED]},
             refuses=self.refuses[:NAMED],
             **self._plan,
+            interval=self.interval,
             certificate_days=days_of(self.config.tls),
+            certificate=self.certificate.number,
         )
 
     def _notice(self, coordinator: Coordinator) -> None:
@@ -119,3 +137,159 @@ class Reporter:
             self._gone.setdefault(name, boottime())
         for name in coordinator.membership.births:
             self._gone.pop(name, None)
+
+
+# --- the views of a run and of an answer ---
+
+EVERY_S = 1.0  #: between two views of a run that goes on
+LARGEST = 1e15  #: a figure that is larger is none
+WORDS, CELL = 200, 64  #: characters of a text, and of a cell of a table
+
+
+class Views:
+    """Publishes both views of a fleet's coordinator, run after run: one a second, and each run's last state at once."""
+
+    def __init__(self, log: Callable[[str], None], wall: Callable[[], float] = time.time) -> None:
+        self.log, self.wall = log, wall
+        self._next = -inf  #: when the run may be looked at again, of time.monotonic()
+        self._ended = b""  #: the run whose last state was published
+        self._last: RunView | None = None  #: what was published, but for its time
+        self._answer = b""  #: the view of the last answer
+        self._owes = False  #: the answer is to be published
+        self._connection = (0, 0)  #: which link, and which of its connections
+        self._refused: set[str] = set()  #: topics that the broker does not let it publish on
+
+    def __call__(self, coordinator: Coordinator, link: Link, now: float | None = None) -> None:
+        """At every turn of the loop: publishes what is another now."""
+        if not link.connected:
+            return
+        self._notice(coordinator, link)
+        now = time.monotonic() if now is None else now
+        if self._owes:
+            self._owes = False
+            self._send(link, coordinator.topics.answer(), self._answer)
+        ends = coordinator.ending and coordinator.run not in (b"", self._ended)
+        if not coordinator.run or (now < self._next and not ends):
+            return
+        self._next = now + EVERY_S
+        self._ended = coordinator.run if coordinator.ending else b""
+        view = run_view(coordinator, self.wall())
+        if self._last is None or _timeless(view) != _timeless(self._last):
+            self._last = view
+            self._send(link, coordinator.topics.run(), self._encoded(view))
+
+    def answered(self, coordinator: Coordinator, tests: Tests | None, known: Document | None = None) -> None:
+        """A run has ended: what it has found, if it has found something, is published next. `known`: more fields."""
+        if coordinator.error is None and coordinator.run and coordinator.ending:
+            self._answer = self._encoded(answer_view(coordinator, tests, self.wall(), known))
+            self._owes = True
+
+    def retry(self) -> None:
+        """The broker's access list may be another now."""
+        self._refused.clear()
+
+    # --- inside ---
+
+    def _notice(self, coordinator: Coordinator, link: Link) -> None:
+        """A broker that was away may have lost what it retained; one that refuses a topic is not asked again."""
+        connection = id(link), link.connects
+        if connection != self._connection:
+            self._connection = connection
+            if link.connects > 1:
+                self._last, self._owes = None, bool(self._answer)
+        if link.refused:
+            self._refused |= {topic for topic, _ in link.refused}
+
+    def _send(self, link: Link, topic: str, payload: bytes) -> None:
+        if payload and topic not in self._refused:
+            link.send([(topic, payload, True)])
+
+    def _encoded(self, view: RunView | AnswerView) -> bytes:
+        try:
+            return views.encode(view)
+        except Malformed as error:
+            self.log(Warned(f"nothing is shown of run {view.run[:8]}: {error}"))
+            return b""
+
+
+def run_view(coordinator: Coordinator, wall: float) -> RunView:
+    """How the run stands, at this time of the wall clock, s since 1970."""
+    plan, phase, driver = coordinator.plan, coordinator.phase, coordinator.driver
+    algorithm, names = plan.algorithm, coordinator.members
+    done = coordinator.complete(driver.machine.state) if driver else None
+    going = not coordinator.ending
+    asked = coordinator.waiting if going else []
+    state = phase if going else "stopped" if coordinator.error else "done"
+    edges = [(plan.nodes[i], plan.nodes[j]) for i, j in plan.problem.edges] if plan.kind.records else []
+    token = algorithm.pattern == "token"
+    holder = coordinator.holder if going else None
+    since = coordinator.held_since if holder else coordinator.silence.since(asked)
+    made = coordinator.progress_of(driver.machine.state) if driver and token else None
+    return RunView(
+        run=coordinator.run.hex(),
+        at=status.moment(wall),
+        algorithm=algorithm.name,
+        pattern=algorithm.pattern,
+        state="joining" if state == "gathering" else state,
+        round=done[0] if done else 0,
+        rounds=-(-algorithm.rounds // len(names)) if token else algorithm.rounds,
+        activation=(made[0] if made else 0) if token else None,
+        residual=_figure(done[1]) if done else None,
+        holder=holder,
+        asked=tuple(asked[:ASKED]),
+        asked_in_all=len(asked),
+        since=status.moment(wall - (coordinator.silence.now - since)) if holder or asked else None,
+        lost=tuple(coordinator.lost[:ASKED]),
+        nodes=len(names),
+        edges=tuple(edges[:EDGES]),
+        edges_in_all=len(edges),
+    )
+
+
+def answer_view(
+    coordinator: Coordinator, tests: Tests | None, wall: float, known: Document | None = None
+) -> AnswerView:
+    """What a run that is done has found. `known`: fields of the view that no message says."""
+    driver, fields = coordinator.driver, coordinator.view(tests)
+    done = coordinator.complete(driver.machine.state) if driver else None
+    more: Document = {"outcome": "answer", **(known or {}), **_limited(fields)}
+    return AnswerView(
+        run=coordinator.run.hex(),
+        at=status.moment(wall),
+        kind=coordinator.plan.kind.name,
+        rounds=done[0] if done else 0,
+        residual=_figure(done[1]) if done else None,
+        **more,
+    )
+
+
+def _timeless(view: RunView) -> tuple[object, ...]:
+    """A view without the time at which it was made."""
+    return tuple(getattr(view, key) for key in view.__struct_fields__ if key != "at")
+
+
+def _limited(fields: Document) -> Document:
+    """The same within the limits of a view: long fields are cut, and `cut` says so; no figure is infinite."""
+    out, cut = Document(), dict[str, int]()
+    for key, value in fields.items():
+        most = PRICES if key == "prices" else EDGES
+        if isinstance(value, Mapping):
+            known = {name: figure for name, one in value.items() if (figure := _figure(one)) is not None}
+            out[key] = dict(list(known.items())[:most])
+        elif key == "table":
+            out[key] = tuple(tuple(map(_cell, row)) for row in value[:most])
+        else:
+            out[key] = _figure(value) if isinstance(value, float) else value
+        if isinstance(value, Mapping | Sequence) and not isinstance(value, str) and len(value) > most:
+            cut[key] = len(value)
+    if "ac" in out:
+        out["ac"] = printable(out["ac"], WORDS)
+    return out | ({"cut": cut} if cut else {})
+
+
+def _cell(value: str | float | None) -> str | float | None:
+    return printable(value, CELL) if isinstance(value, str) else _figure(value)
+
+
+def _figure(value: float | None) -> float | None:
+    return float(value) if value is not None and isfinite(value) and abs(value) <= LARGEST else None

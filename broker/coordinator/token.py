@@ -74,6 +74,15 @@ class TokenCoordinator(Coordinator):
         return list(self.monitor.state.notice.without) if self.driver else []
 
     @property
+    def holder(self) -> str | None:
+        state = self.monitor.state if self.driver else None
+        return (state.to or state.by or None) if state else None
+
+    @property
+    def held_since(self) -> float:
+        return self._stood
+
+    @property
     def solved(self) -> list[str]:
         """The nodes that are in the token's sums: those whose problem it is about."""
         missing = self.monitor.state.missing if self.driver else ()

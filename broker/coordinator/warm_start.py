@@ -7,6 +7,7 @@ used again only for the same problem and algorithm, and only if every number is 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,6 +21,8 @@ from hushgrid.kernels.types import Vector
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.problems.power_flow import rolling
+from hushgrid.node.problems.power_flow.section import HorizonPlan
 
 KEY = "in force"  #: of the ledger's notes
 
@@ -46,6 +49,7 @@ class WarmState(Struct, frozen=True):
     of: str  #: problem and algorithm
     factor: float
     parts: dict[str, MemberState]
+    first: int = 1  #: of a day: the period with which their runs began
 
     @property
     def warm(self) -> dict[str, bytes]:
@@ -55,12 +59,27 @@ class WarmState(Struct, frozen=True):
 
 def label(plan: RunPlan) -> str:
     """What must be the same for a state to be in force: everything that w and its duals depend on, but data."""
-    content = msgspec.json.encode([plan.problem, plan.algorithm], order="deterministic")
+    content = msgspec.json.encode([rolling.lasting(plan.problem), plan.algorithm], order="deterministic")
     return hashlib.sha256(content).hexdigest()
 
 
 def load(ledger: Ledger, plan: RunPlan) -> tuple[WarmState | None, str]:
-    """The state in force for this plan of all members, or None and why there is none."""
+    """The state in force for this plan of all members, or None and why there is none.
+
+    Of a day it is that of the periods to come, each as the last plan of that hour has left it.
+    """
+    state, why = _kept(ledger, plan)
+    day = rolling.horizon(plan.problem)
+    if state is None or day is None:
+        return state, why
+    parts = _each(state, lambda vector: rolling.to_come(vector, state.first, day))
+    if parts is None:
+        return None, "nothing is known of these periods"
+    return msgspec.structs.replace(state, first=day.first, parts=parts), ""
+
+
+def _kept(ledger: Ledger, plan: RunPlan) -> tuple[WarmState | None, str]:
+    """What is kept, of all periods."""
     blob = ledger.note(KEY)
     if blob is None:
         return None, "no run was done before"
@@ -76,9 +95,22 @@ def load(ledger: Ledger, plan: RunPlan) -> tuple[WarmState | None, str]:
     return state, ""
 
 
+def _each(state: WarmState, cut: Callable[[Vector], Vector | None]) -> dict[str, MemberState] | None:
+    """The parts with each vector cut; None where one does not fit."""
+    parts = dict[str, MemberState]()
+    for member, part in state.parts.items():
+        vectors = {name: cut(getattr(part, name)) for name in ("warm", "z", "dual")}
+        if any(vector is None for vector in vectors.values()):
+            return None
+        parts[member] = msgspec.structs.replace(part, **vectors)
+    return parts
+
+
 def keep(ledger: Ledger, plan: RunPlan, run: bytes, final: FinalState, number: int, clocks: Clocks) -> None:
-    """Keeps what a run has left, durably; of members that had no part in it, what they left before."""
-    before, _ = load(ledger, plan)
+    """Keeps what a run has left, durably; of members that had no part in it, and of periods that are over, what was
+    left before.
+    """
+    before, _ = _kept(ledger, plan)
     when: dict[str, Any] = {"boot": clocks.boot_id(), "at": clocks.boot(), "wall": clocks.wall()}
     none = np.zeros(0)
     parts = {
@@ -88,14 +120,34 @@ def keep(ledger: Ledger, plan: RunPlan, run: bytes, final: FinalState, number: i
         for m, warm in sorted(final.warm.items())
     }
     state = WarmState(label(plan), final.factor, (before.parts if before else {}) | parts)
+    if (day := rolling.horizon(plan.problem)) is not None:
+        state = _with_periods_before(msgspec.structs.replace(state, first=day.first), before, day)
     ledger.keep_note(KEY, wire.encode(state))
+
+
+def _with_periods_before(state: WarmState, before: WarmState | None, day: HorizonPlan) -> WarmState:
+    """The state of a plan with what was kept of the periods before it, as far as that is known."""
+    if before is None or before.first > day.first or before.parts.keys() != state.parts.keys():
+        return state
+    over = _each(before, lambda vector: rolling.passed(vector, before.first, day))
+    if over is None:
+        return state
+    parts = {
+        member: msgspec.structs.replace(
+            part,
+            **{
+                name: np.concatenate([getattr(over[member], name), getattr(part, name)])
+                for name in ("warm", "z", "dual")
+            },
+        )
+        for member, part in state.parts.items()
+    }
+    return msgspec.structs.replace(state, first=before.first, parts=parts)
 
 
 def age(part: MemberState, number: int, every: float, clocks: Clocks) -> float:
     """How old a part is, s, by this boot's clock, else by the wall clock; never less than the intervals since then."""
-    same = part.boot != "" and part.boot == clocks.boot_id()
-    measured = clocks.boot() - part.at if same else clocks.wall() - part.wall
-    return max(measured, (number - part.number) * every)
+    return max(clocks.since(part), (number - part.number) * every)
 
 
 def fits(start: WarmState, shapes: dict[str, int]) -> bool:

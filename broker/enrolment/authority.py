@@ -32,6 +32,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from hushgrid.kernels.errors import InputError, printable
+from hushgrid.node.schema.sections import Tls
 
 NAME = re.compile(r"[a-z0-9-]{1,64}")
 DAY = timedelta(days=1)
@@ -185,6 +186,15 @@ class Authority:
     def sign(self, name: str, key: CertificatePublicKeyTypes, lifetime: timedelta = LIFETIME) -> x509.Certificate:
         """A client's certificate, for `name` as its common name, good from now on."""
         return self._sign(name, key, lifetime, [(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), False)])
+
+    def passing(self, name: str, folder: Path, lifetime: timedelta) -> Tls:
+        """A key and a certificate of a short life for `name`, in `folder`, which goes with what it was made for."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        cert, key_file = folder / f"{name}.crt", folder / f"{name}.key"
+        write_key(key, key_file)
+        cert.write_bytes(self.sign(name, key.public_key(), lifetime).public_bytes(Encoding.PEM))
+        (folder / "ca.crt").write_bytes(self.certificate.public_bytes(Encoding.PEM))
+        return Tls(ca=str(folder / "ca.crt"), cert=str(cert), key=str(key_file))
 
     def sign_server(self, name: str, key: CertificatePublicKeyTypes, host: str) -> x509.Certificate:
         """A broker's certificate, which clients check by the name or the number in its URL, `host`."""

@@ -13,7 +13,6 @@ where broker/ goes.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -36,6 +35,8 @@ from hushgrid.broker.enrolment.authority import (
     read_certificate,
     write_key,
 )
+from hushgrid.broker.enrolment.lists.access import Access, Role, access_of
+from hushgrid.broker.enrolment.lists.choose import BrokerKind, broker_files
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Name
 from hushgrid.node.config.scenario import Scenario, load_scenario
@@ -46,10 +47,7 @@ from hushgrid.node.schema.yaml_file import convert, read_yaml
 from hushgrid.node.transport.connect import parse_url
 from hushgrid.node.wire import COORDINATOR
 
-BrokerKind = Literal["mosquitto", "dynsec", "nats", "rabbitmq", "emqx"]
-Role = Literal["device", "coordinator", "watch", "broker"]
 BROKER = "broker"  #: the name in the broker's certificate
-CONNECTIONS = 64  #: that a broker takes at least
 ROLES: dict[str, Role] = {COORDINATOR: "coordinator", WATCH: "watch", BROKER: "broker"}
 
 
@@ -123,7 +121,7 @@ class FleetDirectory:
         key = ec.generate_private_key(ec.SECP256R1())
         write_key(key, path / "broker" / "certs" / "broker.key")
         made._put(BROKER, authority.sign_server(BROKER, key.public_key(), host))
-        made._write_list(authority)
+        made.write_list(authority)
         return made
 
     # --- who is there ---
@@ -157,6 +155,10 @@ class FleetDirectory:
         nodes: list[str] = scenario.kind.public(scenario, str(self.scenario_file)).nodes
         return nodes
 
+    def is_out(self, name: str) -> bool:
+        """Whether a name has been put out, and not been enrolled again."""
+        return name in self.identities and self.identities[name].state == "revoked"
+
     # --- who comes and goes ---
 
     def enrol(self, name: str, request: Request, authority: Authority) -> x509.Certificate:
@@ -188,11 +190,13 @@ class FleetDirectory:
         for one in certificates:
             one.revoked = one.revoked or now()
         self._save()
-        self._write_list(authority)
+        self.write_list(authority)
 
     def revoke(self, name: str, authority: Authority) -> Identity:
         """Puts a name out: all its certificates are on the list. Raises InputError if it is not enrolled."""
         identity = self.identity(name)
+        if name == BROKER:
+            raise InputError(f"{name}: found the broker, expected a client: nobody asks for lists about a broker")
         identity.state = "revoked"
         self.retire(identity.certificates, authority)
         return identity
@@ -231,7 +235,8 @@ class FleetDirectory:
     def _save(self) -> None:
         write_file(self.path / "identities.json", msgspec.json.format(msgspec.json.encode(self.identities), indent=1))
 
-    def _write_list(self, authority: Authority) -> None:
+    def write_list(self, authority: Authority) -> None:
+        """The list of revoked certificates, good for ten years from now."""
         issued = [one for identity in self.identities.values() for one in identity.certificates]
         content = authority.revoked((int(one.serial, 16), one.revoked) for one in issued if one.revoked is not None)
         write_file(self.path / "broker" / "crl.pem", content)
@@ -254,34 +259,34 @@ class FleetDirectory:
             text = re.sub("^members: .*$", f"members: [{', '.join(self.members())}]", text, flags=re.M)
             write_file(self.path / f"{name}.yaml", text.encode())
 
+    def take(self, scenario: str, nodes: list[str]) -> None:
+        """Another scenario, with these nodes: its file, the coordinator's members, the broker's lists."""
+        write_file(self.scenario_file, scenario.encode())
+        file = self.path / "coordinator.yaml"
+        if file.exists():
+            text = re.sub("^members: .*$", f"members: [{', '.join(nodes)}]", file.read_text(), flags=re.M)
+            write_file(file, text.encode())
+        self.write_broker()
+
+    def access(self) -> Access:
+        """What everybody who is not put out may publish and read. Raises InputError if the scenario is wrong."""
+        out = [name for name, identity in self.identities.items() if identity.state == "revoked"]
+        return access_of(self.fleet, self.scenario(), str(self.scenario_file), out)
+
+    def use(self, kind: BrokerKind) -> None:
+        """The fleet's broker is of this kind from now on. `write_broker` writes its files."""
+        text = (self.path / "fleet.yaml").read_text()
+        write_file(self.path / "fleet.yaml", re.sub("^kind: .*$", f"kind: {kind}", text, flags=re.M).encode())
+        self.kind = kind
+
     def write_broker(self) -> None:
         """broker/, from the scenario and who is enrolled: configuration and access list. Its certificate, key and
         list of revoked are written where they change. Raises InputError if the scenario is wrong.
         """
         place = (self.path / "broker").resolve()
         shutil.copyfile(self.path / "ca.crt", place / "certs" / "ca.crt")
-        members = self.members()
-        text = (deploy.FOLDER / "mosquitto.conf").read_text().replace("/etc/mosquitto", str(place))
-        # For twice as many as there are, each twice because a broken connection may linger: no restart as it grows.
-        connections = max(CONNECTIONS, 4 * (len(members) + 2))
-        text = re.sub("^max_connections .*$", f"max_connections {connections}", text, flags=re.M)
-        text = re.sub("^listener .*$", f"listener {parse_url(self.broker).port}", text, flags=re.M)
-        if os.geteuid() == 0:
-            text = re.sub("^user .*$", "user root", text, flags=re.M)  # whose files these are
-        # Certificates that open no connection any more; a reload reads the list again.
-        text = re.sub("^keyfile .*$", rf"\g<0>\ncrlfile {place}/crl.pem", text, flags=re.M)
-        write_file(place / "mosquitto.conf", text.encode())
-        write_file(place / "hushgrid.acl", _star(self.fleet, members).encode())
-
-
-def _star(fleet: str, members: list[str]) -> str:
-    block = (deploy.FOLDER / "acl").read_text()
-    parts = re.split("(?m)^(?=user |# Whoever)", block)
-    one = next(part for part in parts if part.startswith("user z1\n"))
-    coordinator = next(part for part in parts if part.startswith("user coordinator\n"))
-    rest = [part for part in parts if part.startswith(("# Whoever", "user watch"))]
-    blocks = [coordinator, *(re.sub(r"\bz1\b", name, one) for name in members), *rest]
-    return "".join(blocks).replace("hushgrid/1/demo/", f"hushgrid/1/{fleet}/")
+        for name, text in broker_files(self.kind, self.access(), place, parse_url(self.broker).port).items():
+            write_file(place / name, text.encode())
 
 
 def _identities(file: Path) -> dict[str, Identity]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hushgrid.broker.report import day_page, dispatch, dispatch_page, quality, summary
 from hushgrid.broker.report import network as row_page
@@ -30,13 +31,20 @@ if TYPE_CHECKING:
 LONG = 4000  #: characters of a scenario that is folded away: a walk or a network that is written out
 
 
-def build(run_dir: Path) -> Path:
+def build(run_dir: Path, period: int | None = None) -> Path:
     """Writes `run_dir`/report.html (replacing it whole) and returns its path.
+
+    period: of a run over a horizon the one whose map and set-points it shows, from 1 [that of the highest price].
 
     Raises InputError where the directory is missing or incomplete, a file is not what `hushgrid run` writes, or the
     drawing library is not installed.
     """
     run = read(Path(run_dir))
+    if period is not None:
+        if not run.result.get("horizon") or not 1 <= period <= run.periods:
+            expected = f"1 to {run.periods}" if run.result.get("horizon") else "none: the run is no horizon"
+            raise InputError(f"--period: found {period}, expected {expected}")
+        run = replace(run, period=period)
     path = run.path / "report.html"
     part = path.with_suffix(".html.part")
     part.write_text(render(run), encoding="utf-8")
@@ -70,6 +78,7 @@ def _found(run: Run, case: Case | None, absent: str, along: str) -> list[str]:
             section("The day", day_page.drawn(run, day)),
             section("The grid", day_page.map_of(run)),
             section("Set-points of that period", day_page.tables(run)),
+            *([section("One line out", screened)] if (screened := day_page.screened(run)) else []),
             along,
         ]
     if run.least_cost:
@@ -164,7 +173,7 @@ def power_words(run: Run) -> str:
     )
 
 
-def _bytes(value: Any) -> str:
+def _bytes(value: object) -> str:
     if not isinstance(value, int | float):
         return MISSING
     for unit in ("B", "kB", "MB"):
@@ -236,7 +245,7 @@ def _objective(run: Run) -> list[tuple[str, str]]:
     return rows
 
 
-def _stopped(because: Any, walks: bool) -> str:
+def _stopped(because: object, walks: bool) -> str:
     """result.json's word for it, in the pattern's own unit."""
     return f"all {'activations' if walks else 'rounds'} were made" if because == "rounds" else number(because)
 

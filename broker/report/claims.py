@@ -10,8 +10,8 @@ from hushgrid.node.problems.plan import RunPlan
 
 #: From the algorithm, the privacy section's mode, the number of nodes and what they share: why `published` promises
 #: nothing.
-Reason = Callable[[Any, str, int, Sharing], str]
-Noise = Callable[[Any, str], str]  #: from the algorithm and the mode: a sentence on the published variant's noise
+Reason = Callable[[Algorithm, str, int, Sharing], str]
+Noise = Callable[[Algorithm, str], str]  #: from the algorithm and the mode: a sentence on the published variant's noise
 
 
 def _unpromised(a: Algorithm, mode: str, nodes: int, sharing: Sharing) -> str:
@@ -25,7 +25,7 @@ class Claim(NamedTuple):
     holds: str = "not examined"  #: whether the published claim holds, for the table of algorithms
     reason: Reason = _unpromised
     noise: Noise = lambda a, mode: "Noise was added as the published method does."
-    note: Callable[[Any], str] = lambda a: ""  #: what a report adds to its sentences on the gate's noise
+    note: Callable[[Algorithm], str] = lambda a: ""  #: what a report adds to its sentences on the gate's noise
 
 
 def _of_token(a: Any, mode: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import nan
+from math import isfinite, nan
 
 import numpy as np
 
@@ -13,7 +13,14 @@ from hushgrid.broker.report.day import Day, day_of
 from hushgrid.broker.report.drawings import plots
 from hushgrid.broker.report.drawings.page import figure, paragraphs, table
 from hushgrid.broker.report.run_directory import Array, Run
+from hushgrid.kernels.types import DocumentView
 
+OUTAGES = (
+    *("Line out", "From, to", "Highest loading, %", "Of branch", "Period"),
+    *("Voltage nearest a limit", "Bus", "In period"),
+)
+STORED = ("storage", "contingencies")  #: tables that no snapshot has
+WORST = 12  #: outages that the page lists
 POWERS = ("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw", "slack_mvar")
 HEADINGS = ("Period", "Load, MW", "Served, MW", "Unserved, MW", "Charging, MW", "Discharging, MW", "Prices, $/MWh")
 
@@ -28,7 +35,9 @@ def hour(run: Run, t: int) -> Run:
     result = {key: value for key, value in run.result.items() if key not in ("horizon", "bound", "gap")}
     result |= {key: run.result[key][t - 1] for key in POWERS} | {"period": t}
     tables = {
-        name: tuple(row for row in rows if row["period"] == t) for name, rows in run.tables.items() if name != "storage"
+        name: tuple(row for row in rows if row["period"] == t)
+        for name, rows in run.tables.items()
+        if name not in STORED
     }
     ac = run.result.get("ac") or {}
     solved = ac.get("objective") is not None or (ac.get("failed") is not None and t not in ac["failed"])
@@ -84,8 +93,10 @@ def drawn(run: Run, day: Day) -> str:
         )
     ]
     if energies := _paths(run, "storage", "storage", "energy_mwh"):
-        chart = plots.lines("energy", "Energy of storage", at, energies, xlabel=label, ylabel="MWh", from_zero=True)
-        parts.append(figure("Storage", chart, "Energy at the end of each period, as planned."))
+        chart = plots.lines(
+            "energy", "Energy of storage", at, energies, from_zero=True, xlabel=label, ylabel="MWh", each="units"
+        )
+        parts.append(figure("Storage", chart, "Energy of each unit at the end of each period, as planned."))
     low, high = np.array(result["price_min"]), np.array(result["price_max"])
     middle = np.median(np.array(list(result["prices"].values())), axis=0)
     band = {"median": (at, middle, low, high)}
@@ -96,17 +107,77 @@ def drawn(run: Run, day: Day) -> str:
 
 
 def map_of(run: Run) -> str:
-    """The map of the dearest period."""
-    t = dearest(run)
-    text = f"Period {t} of {run.periods}, in which a bus has the highest price of the day."
+    """The map of the period that is asked for, or of the dearest."""
+    t = run.period or dearest(run)
+    why = ", in which a bus has the highest price of the day" if t == dearest(run) else ""
+    other = f"hushgrid report {run.path.name} --period {t % run.periods + 1}"
+    text = f"Period {t} of {run.periods}{why}. For another: {other}."
     return paragraphs([text]) + dispatch_page.grid(hour(run, t))
 
 
 def tables(run: Run) -> str:
-    """The tables of the dearest period; those of all periods are in the run directory."""
-    t = dearest(run)
+    """The tables of the period that is shown; those of all periods are in the run directory."""
+    t = run.period or dearest(run)
     text = f"Period {t}. generation.csv, balance.csv, lines.csv, buses.csv and storage.csv have every period."
     return paragraphs([text]) + dispatch_page.tables(hour(run, t))
+
+
+def screened(run: Run) -> str:
+    """What each line that goes out leaves, the worst of all periods; "" where it was not looked at."""
+    rows = run.tables.get("contingencies", ())
+    if not rows:
+        return ""
+    outages: dict[int, list[DocumentView]] = {}
+    for row in rows:
+        outages.setdefault(row["branch"], []).append(row)
+    solved = {k: each for k, each in outages.items() if any(row["outcome"] == "solved" for row in each)}
+    islands = sum(all(row["outcome"] == "island" for row in each) for each in outages.values())
+    unsolved = sum(row["outcome"] == "no power flow" for row in rows)
+    text = [
+        f"One line out at a time, in each period, at the plan's set-points: {len(solved)} of {len(outages)} lines "
+        f"leave the network whole. {_overloads(rows)} This is a check, no constraint: the plan knows nothing of it."
+    ]
+    text += [f"{_count(islands, 'other line')} would cut buses off: no power flow is computed."] if islands else []
+    text += [f"No power flow was found for {_count(unsolved, 'outage')}."] if unsolved else []
+    worst = sorted((max(map(_loading, each)), k) for k, each in solved.items())[::-1][:WORST]
+    cells = []
+    for _, k in worst:
+        loaded = max(solved[k], key=_loading)
+        low = min((row for row in solved[k] if row["outcome"] == "solved"), key=_room)
+        at = f"{loaded['worst_branch']:.0f}" if isfinite(loaded["worst_branch"]) else ""
+        voltage = f"{low['v_pu']:.3f} of {low['v_min']:.3f} to {low['v_max']:.3f}"
+        ends = f"{loaded['from']} to {loaded['to']}"
+        percent = f"{loaded['loading_percent']:.1f}" if at else ""
+        when = str(loaded["period"]), voltage, f"{low['worst_bus']:.0f}", str(low["period"])
+        cells.append([str(k), ends, percent, at, *when])
+    caption = f"The {len(cells)} lines whose loss loads another most; contingencies.csv has every line and period."
+    return paragraphs(text) + (table(list(OUTAGES), cells, caption) if cells else "")
+
+
+def _overloads(rows: Sequence[DocumentView]) -> str:
+    """How many outages overload a line, in words."""
+    over = [row for row in rows if _loading(row) > 100]
+    solved = [row for row in rows if row["outcome"] == "solved"]
+    beyond = sum(_room(row) < -1e-4 for row in solved)
+    voltages = "No voltage is beyond a limit."
+    if beyond:
+        voltages = f"A voltage is beyond a limit in {beyond} of {_count(len(solved), 'power flow')}."
+    if not over:
+        return f"No line is overloaded. {voltages}"
+    lines, periods = len({row["branch"] for row in over}), len({row["period"] for row in over})
+    return f"The loss of {_count(lines, 'line')} overloads another, in {_count(periods, 'period')}. {voltages}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _loading(row: DocumentView) -> float:
+    return float(row["loading_percent"]) if isfinite(row["loading_percent"]) else 0.0
+
+
+def _room(row: DocumentView) -> float:
+    return float(min(row["v_pu"] - row["v_min"], row["v_max"] - row["v_pu"]))
 
 
 def _paths(run: Run, name: str, element: str, column: str) -> Mapping[str, Array]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, isfinite
-from typing import Any
 
 from hushgrid.broker.report.quality import WORD
 from hushgrid.kernels.types import DocumentView
@@ -182,7 +181,7 @@ def _power(figures: DocumentView) -> Power | None:
     return None if any(value is None for value in values) else Power(*(value for value in values if value is not None))
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -61,6 +61,8 @@ HEADINGS = {
         "spilled_mw": "Curtailed, MW",
         "generation_mw": "Generation, MW",
         "losses_mw": "Losses, MW",
+        "charge_mw": "Charging, MW",
+        "discharge_mw": "Discharging, MW",
         "interchange_mw": "Interchange, MW",
         "load_mvar": "Load, MVAr",
         "served_mvar": "Served, MVAr",
@@ -115,7 +117,9 @@ def dispatch_of(run: Run) -> Dispatch:
 
 
 def name(run: Run) -> str:
-    """Of the case: of a file the name without its folder."""
+    """Of the case: its own, of a file that is gone the name without its folder."""
+    if (case := run.case) is not None:
+        return case.name
     return PurePath(str((run.scenario.get("problem") or {}).get("case"))).name.removesuffix(".m")
 
 
@@ -238,9 +242,31 @@ def grid(run: Run) -> str:
         f"Arrows point where active power flows. The width of a line and its colour say how much of its limit is used; "
         "lines between the same two buses are drawn as one, with the highest loading. G, or a small square where no "
         "letter fits, marks a bus with a generator. "
-        f"{_what(run, of_flows=True)} {_prices(run)}{many} The layout follows connections, not geography."
+        f"{_what(run, of_flows=True)} {_prices(run)}{many} "
     )
-    return figure(f"{title(run)} on the grid", powermap.drawing(run.tables, name(run)), caption)
+    places = _coordinates(run)
+    caption += "The layout follows connections, not geography." if places is None else "Buses are where the case has "
+    caption += "" if places is None else "them; those at one place are drawn side by side."
+    return figure(f"{title(run)} on the grid", powermap.drawing(run.tables, name(run), places), caption)
+
+
+def _coordinates(run: Run) -> np.ndarray | None:
+    """(buses, 2) of the map, one unit as long to the east as to the north; None if the case has none."""
+    case = run.case
+    if case is None or not len(case.coordinates):
+        return None
+    known = {
+        bus: (x, y)
+        for bus, x, y in zip(*(getattr(case.coordinates, key).tolist() for key in ("bus", "x", "y")), strict=True)
+    }
+    buses = [row["bus"] for row in run.tables["buses"]]
+    if any(bus not in known for bus in buses):
+        return None
+    places = np.array([known[bus] for bus in buses], np.float64)
+    degrees = bool(np.all(np.abs(places) <= (180.0, 90.0))) and float(np.ptp(places[:, 0])) < 10.0
+    east = math.cos(math.radians(float(places[:, 1].mean()))) if degrees else 1.0
+    scaled: np.ndarray = places * np.array([east, 1.0])
+    return scaled
 
 
 def _prices(run: Run) -> str:
@@ -273,13 +299,14 @@ def _head(name: str, *paragraphs: str) -> str:
     return f'<h3>{escape(name)}</h3><p class="about">{escape(" ".join(paragraphs))}</p>'
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     return fixed(value, 3) if isinstance(value, float) else str(value)
 
 
 def _table(run: Run, name: str, rows: Sequence[Row], which: str) -> str:
     """Rows under a caption that says which they are, what they are, and at which loads."""
-    columns = HEADINGS[name] | ({"source": "Source"} if source(run) == "mixed" else {})
+    columns = {key: heading for key, heading in HEADINGS[name].items() if all(key in row for row in rows)}
+    columns |= {"source": "Source"} if source(run) == "mixed" else {}
     cells = [[_cell(row[key]) for key in columns] for row in rows]
     result = dispatch_of(run)
     apart = "" if result.converged else f"; {result.agreed}"
@@ -304,7 +331,7 @@ def _generation(run: Run) -> str:
 def _balance(run: Run) -> str:
     rows = list(run.tables["balance"])
     if len(rows) > 1:
-        numbers = [key for key in HEADINGS["balance"] if key not in ("zone", "interchange_mw")]
+        numbers = [key for key in HEADINGS["balance"] if key not in ("zone", "interchange_mw") and key in rows[0]]
         sums = {key: math.fsum(row[key] for row in rows) for key in numbers}
         rows.append({"zone": "all", "interchange_mw": math.nan, **sums, "source": ""})
     sentence = (

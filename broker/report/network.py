@@ -36,7 +36,10 @@ def walk_words(walk: Any) -> str:
 
 
 def network(run: Run) -> gridmap.Network | None:
-    """Nodes and edges of the resolved scenario, and the cycle a walk repeats; None where no edges are listed."""
+    """Nodes and edges of the resolved scenario, and the cycle a walk repeats; None if no edges are listed.
+
+    Raises InputError if the edges are not pairs of its nodes.
+    """
     names, pairs = run.nodes(), (run.scenario.get("network") or {}).get("edges")
     cycle = (run.result.get("walk") or {}).get("cycle") or ()
     if not names or pairs is None:

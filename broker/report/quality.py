@@ -58,15 +58,12 @@ from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.privacy.perturbation import Perturbation
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.optimality import Optimality
+from hushgrid.kernels.problems.verdict import AGREED, SPREAD, verdict_of, verdict_of_sum
 from hushgrid.kernels.types import DocumentView
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.power_flow import gate as zone_gate
 from hushgrid.node.problems.records.section import DataPlan
-
-AGREED = 0.05  #: of the answer's size
-PROVEN = 0.01  #: of the cost; a proven gap of no more is a solution
-SPREAD = 2.0  #: root mean squares that are still called noise
 
 
 def judged(
@@ -95,24 +92,20 @@ def judged(
     `gap`, `distance`: of zones, how far the cost of dispatch and of relaxation are from their proven bound, as shares
     of it; None: there is no bound.
     """
+    verdict = verdict_of(
+        residual,
+        size,
+        copies,
+        noise,
+        largest,
+        met=met,
+        agreed=agreed,
+        optimality=optimality,
+        alike=alike,
+        gap=gap,
+        distance=distance,
+    )
     length = sqrt(copies) * size
-    verdict = "not-converged"
-    if residual is not None:
-        apart = residual > max(sqrt(copies) * largest, SPREAD * noise)
-        if not isfinite(residual) or not isfinite(size) or size > largest or apart:
-            verdict = "diverged"
-        elif optimality is not None:
-            agreeing = residual <= agreed * length or not alike
-            explained = agreeing or residual <= SPREAD * noise
-            if optimality.solved and agreeing:
-                verdict = "solved"
-            elif explained and noise > 0 and optimality.moving <= optimality.wanted:
-                verdict = "noise-limited"
-        elif met or residual <= agreed * length:
-            verdict = "agreed" if distance is None or distance <= PROVEN else "not-converged"
-            verdict = "solved" if gap is not None and gap <= PROVEN else verdict
-        elif residual <= SPREAD * noise:
-            verdict = "noise-limited"
 
     def of_size(value: float | None) -> float | None:
         return _finite(value / length) if value is not None and length > 0 else None
@@ -153,9 +146,8 @@ def of_a_sum(size: float | None, noise: float) -> Quality:
     noise: what the noise's norm passes with a chance of 1 - `optimality.CONFIDENCE` at most.
     """
     relative = _finite(noise / size) if size else None
-    verdict = "not-converged" if size is None else "solved" if noise <= AGREED * size else "noise-limited"
     return Quality(
-        verdict=verdict,
+        verdict=verdict_of_sum(size, noise),
         residual_relative=None,
         step_ratio=None,
         noise_relative=relative,

@@ -19,6 +19,7 @@ from hushgrid.kernels.types import Document, DocumentView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandapower import pandapowerNet
     from pandas import DataFrame
 
     from hushgrid.grid_cases.case import Case
@@ -258,11 +259,11 @@ class Result(Summary):
         summary: DocumentView,
         history: dict[str, list[float | int | None]],
         solution: dict[str, np.ndarray],
-        setpoints: list[tuple[Any, ...]],
+        setpoints: list[tuple[object, ...]],
         trajectory: dict[str, np.ndarray] | None = None,
         transcript: list[Document] | None = None,
         path: Path | None = None,
-        tables: Mapping[str, tuple[Sequence[str], list[tuple[Any, ...]]]] | None = None,
+        tables: Mapping[str, tuple[Sequence[str], list[tuple[object, ...]]]] | None = None,
         case: Case | None = None,
     ) -> None:
         """Raises msgspec.ValidationError if `summary` is not what result.json holds."""
@@ -334,10 +335,11 @@ class Result(Summary):
         frame = DataFrame({name: column if name in TEXT else _numbers(column) for name, column in data.items()})
         return frame.set_index(list(columns[:2])) if columns[0] == "period" else frame
 
-    def to_pandapower(self, period: int | None = None) -> Any:
+    def to_pandapower(self, period: int | None = None) -> pandapowerNet:
         """The dispatch as a pandapower network whose `res_*` tables are filled by pandapower's own power flow.
 
-        period: over a horizon which one, from 1; what storage takes is then a part of its bus's load.
+        period: over a horizon which one, from 1. Storage is then in `net.storage`, and `net.profiles` has frames of
+        every period, from 1, such as `load_p_mw`: what pandapower's own time series take (DFData, ConstControl).
 
         Generators and voltages are set as dispatched. A bus's load is what the dispatch serves there, at the loads that
         the gates have released; a bus's index is its number. If the dispatch is that of the relaxation (`source`), the
@@ -356,9 +358,12 @@ class Result(Summary):
             raise InputError(f"to_pandapower: period: found {period}, expected {expected}")
         from hushgrid.grid_cases.pandapower import solved
 
-        tables = (self.tables[name] for name in ("generation", "buses", "lines"))
-        each = ([dict(zip(columns, row, strict=True)) for row in rows] for columns, rows in tables)
-        return solved(self.case, *([row for row in rows if row.get("period") == period] for rows in each))
+        wanted = [name for name in self.tables if name in ("generation", "buses", "lines", "storage")]
+        tables: dict[str, Sequence[DocumentView]] = {}
+        for name in wanted:
+            columns, rows = self.tables[name]
+            tables[name] = [dict(zip(columns, row, strict=True)) for row in rows]
+        return solved(self.case, tables, period)
 
     def plot(self, *columns: str, axes: Axes | None = None) -> Axes:
         """Columns of the history [consensus_residual] over the rounds, drawn into `axes` or into a new figure.
@@ -429,7 +434,7 @@ def _numbers(column: list[Any]) -> list[float | int]:
     return [int(number) for number in numbers] if all(isinstance(cell, int) for cell in column) else numbers
 
 
-def _row(row: DocumentView) -> tuple[Any, ...]:
+def _row(row: DocumentView) -> tuple[object, ...]:
     """A row of a table as it was before it was written."""
     return tuple("" if isinstance(v, float) and np.isnan(v) else v for v in row.values())
 

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,7 +19,7 @@ from hushgrid.grid_cases.case import Case
 from hushgrid.kernels.algorithms import registry
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern, walk_of
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.types import Document, DocumentView
+from hushgrid.kernels.types import AnyArray, Document, DocumentView
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.power_flow import day
 from hushgrid.node.problems.registry import TAGS
@@ -42,7 +41,7 @@ TABLES = {
 }
 DC = {"dclines": dispatch.DC_LINES}  #: and one more if the case has dc lines
 #: Over a horizon every table has a first column `period`, a balance storage's two, and storage has a table.
-STORAGE = {"storage": day.STORAGE}
+STORAGE = {"storage": day.STORAGE, "contingencies": day.CONTINGENCIES}
 SUMS = {"sum": ("entry", "value", "sd")}  #: the same of a run that has added up a statistic
 WORDS = (
     "entry",
@@ -51,6 +50,7 @@ WORDS = (
     "zones",
     "source",
     "tie",
+    "outcome",
 )  #: their columns of text; numbers of generators, branches and buses are whole
 WHOLE = ("period", "gen", "bus", "branch", "dcline", "from", "to")
 SOURCES = ("ac", "relaxed")
@@ -87,9 +87,10 @@ class Run:
     algorithm: Algorithm
     columns: tuple[str, ...]
     history: Mapping[str, Array]
-    solution: Mapping[str, NDArray[Any]]
+    solution: Mapping[str, AnyArray]
     setpoints: tuple[Setpoint, ...]
     tables: Mapping[str, tuple[DocumentView, ...]]  #: rows by the name of the table: text, int, or float (NaN: empty)
+    period: int | None = None  #: over a horizon the one to be shown, from 1; None: that of the highest price
 
     @property
     def kind(self) -> Kind | None:
@@ -211,7 +212,7 @@ def table_columns(result: DocumentView) -> dict[str, tuple[str, ...]]:
     return known | SUMS
 
 
-def _algorithm(path: Path, section: Any) -> Algorithm:
+def _algorithm(path: Path, section: object) -> Algorithm:
     registry.offer_installed()
     try:
         registry.is_known(section.get("name") if isinstance(section, Mapping) else None)
@@ -221,7 +222,7 @@ def _algorithm(path: Path, section: Any) -> Algorithm:
     return algorithm
 
 
-def mapping(path: Path, parse: Callable[[str], Any]) -> DocumentView:
+def mapping(path: Path, parse: Callable[[str], object]) -> DocumentView:
     """A file that holds one mapping. Raises InputError, one line."""
     try:
         content = parse(path.read_text(encoding="utf-8"))
@@ -326,7 +327,7 @@ def _table(path: Path, columns: tuple[str, ...]) -> tuple[Document, ...]:
     return tuple(rows)
 
 
-def arrays(path: Path) -> dict[str, NDArray[Any]]:
+def arrays(path: Path) -> dict[str, AnyArray]:
     """The arrays of a .npz file by name. Raises InputError, one line."""
     try:
         with np.load(path, allow_pickle=False) as saved:
@@ -349,7 +350,7 @@ def transcript(path: Path) -> list[Document] | None:
     return lines
 
 
-def _solution(path: Path) -> dict[str, NDArray[Any]]:
+def _solution(path: Path) -> dict[str, AnyArray]:
     saved = arrays(path)
     for name in saved:
         if name.startswith("keys_") and name != "keys_w":

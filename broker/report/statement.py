@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from hushgrid.broker.report.claims import claim_of
 from hushgrid.broker.report.drawings.numbers import MISSING, number
@@ -86,7 +85,7 @@ def statement(run: Run, base_mva: float | None) -> Statement:
     )
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
 
 
@@ -106,7 +105,7 @@ def _why(run: Run, wording: Wording) -> str:
 
 
 def _meaning(
-    how: str, run: Run, wording: Wording, hidden: str, epsilon: Any, delta: Any, answers: Any
+    how: str, run: Run, wording: Wording, hidden: str, epsilon: float | None, delta: float | None, answers: int | None
 ) -> tuple[str, ...]:
     algorithm = run.algorithm
     if how == "not private" and algorithm.variant == "none":

@@ -62,7 +62,7 @@ class Wording(ABC):
         """How many take part."""
         return f"{len(self.run.nodes()) or number(self.run.result.get('nodes'))} {self.members}"
 
-    def hidden(self, adjacency: Any, mechanism: str, base_mva: float | None) -> str:
+    def hidden(self, adjacency: object, mechanism: str, base_mva: float | None) -> str:
         """The change that is hidden, such as "one active or reactive load moves by at most 0.01 p.u.".
 
         base_mva: MVA of one p.u., if it is known.
@@ -131,7 +131,7 @@ class Records(Wording):
             "every point"
         )
 
-    def hidden(self, adjacency: Any, mechanism: str, base_mva: float | None) -> str:
+    def hidden(self, adjacency: object, mechanism: str, base_mva: float | None) -> str:
         if (replaced := part(adjacency, "replace-one-record")) is None:
             return super().hidden(adjacency, mechanism, base_mva)
         k = part(replaced, "records") or 1

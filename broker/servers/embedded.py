@@ -16,9 +16,12 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hushgrid.kernels.errors import HushgridError, InputError
+
+if TYPE_CHECKING:
+    from amqtt.session import Session
 
 LARGEST = 5 << 20  #: bytes of a packet: a plan is at most 4 MiB, every other message far smaller
 PLUGINS = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
@@ -74,7 +77,7 @@ def _broker_class() -> Any:
         ) from error
 
     class Reader(StreamReaderAdapter):  # type: ignore[misc]
-        def __init__(self, reader: Any, writer: Any) -> None:
+        def __init__(self, reader: object, writer: asyncio.StreamWriter) -> None:
             super().__init__(reader)
             self.writer = writer
 
@@ -88,7 +91,7 @@ def _broker_class() -> Any:
 
     class Handler(amqtt.broker.BrokerProtocolHandler):  # type: ignore[misc]
         @classmethod
-        async def init_from_connect(cls, reader: Any, writer: Any, *rest: Any, **more: Any) -> Any:
+        async def init_from_connect(cls, reader: Any, writer: Any, *rest: object, **more: object) -> object:
             # amqtt parses a CONNECT of MQTT 5 as one of 3.1.1, and waits for the rest for ever.
             header = await MQTTFixedHeader.from_stream(reader)
             if header is None:
@@ -105,20 +108,20 @@ def _broker_class() -> Any:
             return handler, session
 
     class Broker(amqtt.broker.Broker):  # type: ignore[misc]
-        async def stream_connected(self, reader: Any, writer: Any, listener_name: str) -> None:
+        async def stream_connected(self, reader: object, writer: Any, listener_name: str) -> None:
             await self._client_connected(listener_name, Reader(reader, writer), StreamWriterAdapter(writer))
 
-        async def _publish_retained_messages_for_subscription(self, subscription: Any, session: Any) -> None:
+        async def _publish_retained_messages_for_subscription(self, subscription: Any, session: Session) -> None:
             # amqtt replays to every client that connects whatever matches anybody's subscription.
             if any(s is session for s, _ in self._subscriptions.get(subscription[0], ())):
                 await super()._publish_retained_messages_for_subscription(subscription, session)
 
-        async def _handle_disconnect(self, session: Any, handler: Any, waiter: Any) -> None:
+        async def _handle_disconnect(self, session: Session, handler: object, waiter: object) -> None:
             # What was acknowledged is still to be routed; amqtt would drop it. Taken at once, before the task that
             # waits for the next message takes one and is cancelled with it.
             queue = session.delivered_message_queue
             for message in [queue.get_nowait() for _ in range(queue.qsize())]:
-                taken: asyncio.Future[Any] = asyncio.Future()
+                taken: asyncio.Future[object] = asyncio.Future()
                 taken.set_result(message)
                 await self._handle_message_delivery(session, handler, taken)
             await super()._handle_disconnect(session, handler, waiter)

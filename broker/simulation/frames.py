@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.types import Document, DocumentView, Matrix, Vector
+from hushgrid.kernels.types import AnyArray, Document, DocumentView, Matrix, Vector
 from hushgrid.node.problems.records.data import Arrays, even
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Table(NamedTuple):
     columns: tuple[str, ...]  #: of A, (q,)
     label: str  #: the column that b is
     classes: bool  #: the label is of type bool
-    owners: NDArray[Any] | None = None  #: (m,) whose row each is; None: the rows are dealt evenly
+    owners: AnyArray | None = None  #: (m,) whose row each is; None: the rows are dealt evenly
 
     def nodes(self, number: int | None) -> int:
         """How many nodes the rows are for. Raises InputError if nothing says it, or there are fewer rows."""
@@ -77,7 +77,7 @@ def table_of_arrays(rows: ArrayLike, labels: ArrayLike | None) -> Table:
     return Table(_numbers("rows", A), _numbers("labels", b), names, "label", b.dtype == bool)
 
 
-def _numbers(name: object, values: NDArray[Any]) -> NDArray[np.float64]:
+def _numbers(name: object, values: AnyArray) -> NDArray[np.float64]:
     if values.dtype.kind not in "fiub":
         raise InputError(f"column {name}: found {values.dtype}, expected numbers or booleans (encode text first)")
     numbers = values.astype(np.float64)

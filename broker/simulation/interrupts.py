@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Self
+from typing import Self
 
 from hushgrid.kernels.errors import Stopped
 
@@ -34,7 +34,7 @@ class Interrupts:
         self.last = last
         self.name = ""  #: the signal's name
         self._raised = self._held = False
-        self._before: dict[int, Any] = {}
+        self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():

@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import yaml
@@ -29,7 +28,7 @@ def default_out(name: str) -> Path:
 
 
 def check_out(out: Path) -> None:
-    """An existing path, or one where no directory can be made, is refused before anything runs."""
+    """Before anything runs: raises InputError if the path exists, or no directory can be made there."""
     if out.exists() or out.is_symlink():
         raise InputError(f"{out}: found an existing path, expected a new run directory (--out)")
     check_place(out, "--out")
@@ -46,7 +45,8 @@ def check_place(path: Path, option: str) -> None:
 def write(result: Result, scenario: DocumentView, copies: Sequence[Path], out: Path) -> None:
     """The run directory, complete or not at all: it is built beside its place, then renamed into it.
 
-    scenario: the resolved one. copies: ledgers, and files that the scenario names.
+    scenario: the resolved one. copies: ledgers, and files that the scenario names. Raises InputError if `out` exists,
+    or cannot be written.
     """
     check_out(out)
     partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
@@ -78,7 +78,7 @@ def write(result: Result, scenario: DocumentView, copies: Sequence[Path], out: P
     result.path = out
 
 
-def _csv(path: Path, header: list[str], rows: Sequence[Sequence[Any]]) -> None:
+def _csv(path: Path, header: list[str], rows: Sequence[Sequence[object]]) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from hushgrid.kernels.errors import Stopped
@@ -76,22 +77,40 @@ def _gathered(poll: Callable[[float], list[Message]], quiet_s: float) -> dict[st
 
 def fleet(topics: Topics, payloads: dict[str, bytes]) -> dict[str, FleetNode]:
     """What stands on the topics of a fleet, by node. What does not decode, or speaks for another, is left out."""
-    presences: dict[str, wire.Presence] = {}
-    statuses: dict[str, Status] = {}
+    reports = Reports()
     for topic, payload in payloads.items():
-        try:
+        with suppress(Malformed):
             kind, name, _ = topics.parse(topic)
-            if not payload:
-                continue
-            if kind == "state":
-                presences[name] = wire.decode_presence(payload)
-            elif (report := status.decode(payload)).node == name:
-                statuses[name] = report
-        except Malformed:
-            continue
-    centre = statuses.get(COORDINATOR)
-    known = sorted({*presences, *statuses} | set(centre.waits_for if centre else ()))
-    return {name: _seen(name, presences.get(name), statuses.get(name), centre) for name in known}
+            reports.take(kind, name, payload)
+    return reports.nodes()
+
+
+class Reports:
+    """The last presence and status of every node, as they come in."""
+
+    def __init__(self) -> None:
+        self.presences: dict[str, wire.Presence] = {}
+        self.statuses: dict[str, Status] = {}
+
+    def take(self, kind: str, name: str, payload: bytes) -> None:
+        """What has come on the topic `kind`/`name`; nothing: it stands there no longer. Raises Malformed."""
+        if kind == "state":
+            if payload:
+                self.presences[name] = wire.decode_presence(payload)
+            else:
+                self.presences.pop(name, None)
+        elif not payload:
+            self.statuses.pop(name, None)
+        elif (report := status.decode(payload)).node == name:
+            self.statuses[name] = report
+        else:
+            raise Malformed(f"a status of {report.node} on the topic of {name}")
+
+    def nodes(self) -> dict[str, FleetNode]:
+        """Every node that somebody has named, by name."""
+        centre = self.statuses.get(COORDINATOR)
+        known = sorted({*self.presences, *self.statuses} | set(centre.waits_for if centre else ()))
+        return {name: _seen(name, self.presences.get(name), self.statuses.get(name), centre) for name in known}
 
 
 def _seen(name: str, presence: wire.Presence | None, report: Status | None, centre: Status | None) -> FleetNode:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import calendar
+import time
+
+from msgspec import to_builtins
+
 from hushgrid.broker.watch.nodes import FleetNode
 from hushgrid.kernels.errors import printable
 from hushgrid.kernels.types import Document
@@ -39,6 +44,9 @@ def _row(node: FleetNode, centre: FleetNode | None) -> Document:
         "due": report.due if report else None,
         "waits_for": list(report.waits_for) if report else [],
         "refuses": list(report.refuses) if report else [],
+        "interval": to_builtins(report.interval) if report and report.interval else None,
+        "epsilon": report.epsilon if report else None,
+        "lifetime": report.lifetime if report else None,
         "epsilon_left": report.epsilon_left if report else offered.budget_left if offered else None,
         "epsilon_left_life": report.epsilon_left_life if report else None,
         "window_s": report.window_s if report else None,
@@ -46,6 +54,8 @@ def _row(node: FleetNode, centre: FleetNode | None) -> Document:
         "certificate_days": report.certificate_days if report else offered.certificate_days if offered else None,
         "last": report.last if report and report.last else None,
         "refused": report.refused if report and report.refused else None,
+        "refused_at": report.refused_at if report else None,
+        "data_age_s": report.data_age_s if report else None,
         "barred": [printable(topic, 2 * WORDS) for topic in birth.barred] if birth else [],
         "at": report.at if report else None,
     }
@@ -55,3 +65,11 @@ def _told(centre: FleetNode | None, run: str) -> int | None:
     """Rounds that are done in a run, as the coordinator's retained state says: of a run under way nobody else does."""
     progress = centre.progress if centre else None
     return progress.round if progress and progress.run.hex() == run else None
+
+
+def seconds(moment: str | None) -> float:
+    """A moment of a status as s since 1970; 0 without one, or of one that no calendar has."""
+    try:
+        return float(calendar.timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%SZ"))) if moment else 0.0
+    except ValueError:
+        return 0.0

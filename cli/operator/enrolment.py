@@ -133,6 +133,11 @@ def _sign(options: argparse.Namespace) -> None:
         f"key fingerprint {request.fingerprint}: is it the one that the box has shown?\n"
         f"{path}/{options.name}.crt: {options.name}, until {ends:%Y-%m-%d}; to the box with {path}/ca.crt"
     )
+    if options.what == "renew":
+        left = (
+            "" if options.now else f"; the older one stays valid until hushgrid fleet retire {path} has seen this one"
+        )
+        print(f"the box takes it at SIGHUP, or by itself on the last day of the older one{left}")
 
 
 def _list(directory: FleetDirectory) -> None:
@@ -141,8 +146,9 @@ def _list(directory: FleetDirectory) -> None:
     rows = [("name", "role", "state", "ends in", "key fingerprint")]
     for name in directory.names():
         identity = directory.identity(name)
-        days = (identity.newest.ends - now()).days
-        rows.append((name, identity.role, _state(identity), f"{days} days", identity.newest.fingerprint))
+        left = identity.newest.ends - now()
+        ends = f"{left.days} days" if left.total_seconds() > 0 else "ended"
+        rows.append((name, identity.role, _state(identity), ends, identity.newest.fingerprint))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     print("\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows))
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import argparse
 
-from hushgrid.cli.operator import enrolment
+from hushgrid.cli.operator import access, enrolment, members, revoking
 from hushgrid.kernels.errors import InputError
 
-MODULES = (enrolment,)
+MODULES = (enrolment, members, revoking, access)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

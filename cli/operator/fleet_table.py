@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hushgrid.kernels.types import Document
 from hushgrid.node.columns import columns
+from hushgrid.node.transport.certificate import SOON_D
 
 HEAD = (
     *("node", "there", "version", "session", "run", "now", "round", "late", "left", "left in life", "runs out"),
@@ -19,8 +20,16 @@ def table(facts: Document) -> str:
             lines.append(f"{row['node']} waits for {', '.join(row['waits_for'])}")
         if row["refuses"]:
             lines.append(f"{row['node']}: the last run was refused by {', '.join(row['refuses'])}")
+        if row["certificate_days"] is not None and row["certificate_days"] < SOON_D:
+            lines.append(f"{row['node']}: {_ends(row['certificate_days'])}")
         lines += [f"{row['node']}: does the access list allow {topic}?" for topic in row["barred"]]
     return "\n".join(lines)
+
+
+def _ends(days: int) -> str:
+    """What to do about a certificate that ends soon, or has ended."""
+    when = f"ends in {days} days" if days >= 0 else f"has ended {-days} days ago"
+    return f"warning: its certificate {when}: hushgrid fleet renew"
 
 
 def _cells(row: Document) -> tuple[str, ...]:

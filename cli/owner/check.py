@@ -18,7 +18,7 @@ from hushgrid.node.problems.plan import RunPlan, step_ratio
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.schema.yaml_file import read_yaml
 from hushgrid.node.site.data_source import device_of
-from hushgrid.node.transport.certificate import days_of
+from hushgrid.node.transport.certificate import SOON_D, days_of
 from hushgrid.node.transport.connect import parse_url, tls_context
 from hushgrid.scenarios import find
 
@@ -138,4 +138,6 @@ def _certificate(tls: Tls | None) -> list[str]:
     days = days_of(tls)
     if days is None:
         return []
-    return [f"its certificate ends in {days} days" if days >= 0 else f"its certificate has ended {-days} days ago"]
+    if days < 0:
+        return [f"warning: its certificate has ended {-days} days ago"]
+    return [f"{'warning: ' if days < SOON_D else ''}its certificate ends in {days} days"]

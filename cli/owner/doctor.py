@@ -15,7 +15,6 @@ from hushgrid.cli.owner.findings import Finding, Place, bad, ok, warn
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped
 
 ENOUGH, LITTLE = 200 << 20, 20 << 20  #: bytes free on the disk of the ledger: below them it is said, or it is bad
-SOON_D = 30  #: days a certificate should have left
 EARLIEST, LATEST = 1735689600.0, 4102444800.0  #: 2025 and 2100, s since 1970: a clock outside was never set
 DAY_S = 86400.0
 
@@ -50,6 +49,7 @@ def look_over(path: Path) -> Iterator[Finding]:
     running = _held(place.ledger)
     yield from _ledger(place, running)
     yield from _certificate(place)
+    yield from _revoked(place)
     reached = True
     for finding in broker(place, running):
         reached = reached and finding.grade != "bad"
@@ -205,7 +205,7 @@ def _ledger(place: Place, running: bool) -> Iterator[Finding]:
 
 
 def _certificate(place: Place) -> Iterator[Finding]:
-    from hushgrid.node.transport.certificate import days_left
+    from hushgrid.node.transport.certificate import SOON_D, days_left
 
     if place.tls is None:
         yield warn("certificate", "none: the connection is not encrypted", "nothing, if the broker is on this machine")
@@ -220,11 +220,33 @@ def _certificate(place: Place) -> Iterator[Finding]:
             continue
         ends = f"{file} ends in {days} days"
         if days < 0:
-            yield bad(what, f"{file} has ended {-days} days ago", "make a new one: deploy/certificates.sh")
+            yield bad(what, f"{file} has ended {-days} days ago", "make a new one: hushgrid fleet renew")
         elif days < SOON_D:
-            yield warn(what, ends, "make a new one: deploy/certificates.sh")
+            yield warn(what, ends, "make a new one: hushgrid fleet renew")
         else:
             yield ok(what, ends)
+
+
+def _revoked(place: Place) -> Iterator[Finding]:
+    """The list of revoked certificates, if the fleet's directory is here."""
+    from hushgrid.node.transport.certificate import SOON_D, list_ends
+
+    file = place.path.parent / "broker" / "crl.pem"
+    if not file.exists():
+        return
+    do = "hushgrid fleet retire DIR writes it anew; then reload the broker"
+    try:
+        days = int((list_ends(file).timestamp() - time.time()) // DAY_S)
+    except InputError as error:
+        yield bad("revoked", str(error), do)
+        return
+    text = f"{file} is good for {days} days"
+    if days < 0:
+        yield bad("revoked", f"{file} has ended {-days} days ago: mosquitto refuses every client", do)
+    elif days < SOON_D:
+        yield warn("revoked", text, do)
+    else:
+        yield ok("revoked", text)
 
 
 def _unit(place: Place, running: bool) -> Iterator[Finding]:

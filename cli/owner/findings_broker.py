@@ -7,14 +7,14 @@ from __future__ import annotations
 import select
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from hushgrid.cli.owner.findings import Finding, Place, bad, ok, warn
 from hushgrid.kernels.errors import HushgridError, Stopped
 from hushgrid.node.config.watch import WATCH, WatchConfig, load_watch
-from hushgrid.node.transport.connect import Address, Dial, parse_url, tls_context
+from hushgrid.node.transport.certificate import SOON_D
+from hushgrid.node.transport.connect import Address, AddressInfo, Dial, parse_url, tls_context
 from hushgrid.node.transport.lookup import Lookup, numeric
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, Topics
@@ -36,7 +36,7 @@ def broker(place: Place, running: bool) -> Iterator[Finding]:
     except OSError as error:
         yield bad("name", f"{address.host}: {error.strerror or error}", "a name server, or a line in /etc/hosts", 4)
         return
-    yield ok("name", f"{address.host} is {', '.join(dict.fromkeys(t[4][0] for t in targets))}")
+    yield ok("name", f"{address.host} is {', '.join(dict.fromkeys(str(t[4][0]) for t in targets))}")
     finding, reached = _dialled(targets, address, context)
     yield finding
     if not reached:
@@ -48,7 +48,7 @@ def broker(place: Place, running: bool) -> Iterator[Finding]:
         yield from _accepted(place)
 
 
-def _resolved(address: Address) -> list[Any]:
+def _resolved(address: Address) -> Sequence[AddressInfo]:
     if targets := numeric(address):
         return targets
     lookup = Lookup(address)
@@ -57,7 +57,7 @@ def _resolved(address: Address) -> list[Any]:
     return answer
 
 
-def _dialled(targets: list[Any], address: Address, context: ssl.SSLContext | None) -> tuple[Finding, bool]:
+def _dialled(targets: Sequence[AddressInfo], address: Address, context: ssl.SSLContext | None) -> tuple[Finding, bool]:
     """TCP and TLS to the first address that answers; nothing is said on it."""
     place, why = f"{address.host}:{address.port}", "no answer"
     for target in targets:
@@ -67,13 +67,15 @@ def _dialled(targets: list[Any], address: Address, context: ssl.SSLContext | Non
             try:
                 _complete(dial, began + CONNECT_S)
                 took = f"{1e3 * (time.monotonic() - began):.0f} ms"
-                if context is None:
+                if not isinstance(dial.sock, ssl.SSLSocket):
                     return ok("connection", f"{place} answers in {took}"), True
-                ends = ssl.cert_time_to_seconds(str(dial.sock.getpeercert()["notAfter"]))
+                certificate = dial.sock.getpeercert()
+                assert certificate is not None
+                ends = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
                 days = int((ends - time.time()) // 86400)
                 text = f"{place} answers in {took}, {dial.sock.version()}, the broker's certificate ends in {days} days"
-                if days < 30:
-                    return warn("connection", text, "make the broker a new one: deploy/certificates.sh"), True
+                if days < SOON_D:
+                    return warn("connection", text, "make the broker a new one: hushgrid fleet renew"), True
                 return ok("connection", text), True
             finally:
                 dial.close()
@@ -151,7 +153,7 @@ def _watched(place: Place) -> Iterator[Finding]:
         seen = look(config).get(place.name)
     except HushgridError as error:
         yield warn(
-            "topics", f"not seen: {error}", f"a certificate of the identity {WATCH} shows them: deploy/certificates.sh"
+            "topics", f"not seen: {error}", f"a certificate of the identity {WATCH} shows them: hushgrid fleet enrol"
         )
         return
     if seen is None or not seen.there:

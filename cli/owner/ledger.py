@@ -54,7 +54,10 @@ def main(options: argparse.Namespace) -> int:
 
 
 def show(file: Path, mark: Path | None, delta: float | None, as_json: bool) -> str:
-    """What has been spent, by run and in all. delta: at which epsilon is stated, else each run's (the budget's) own."""
+    """What has been spent, by run and in all. delta: at which epsilon is stated, else each run's (the budget's) own.
+
+    Raises InputError if delta is not in [0, 1), or the file is no ledger.
+    """
     if delta is not None and not 0 <= delta < 1:
         raise InputError(f"--delta: found {delta}, expected a number in [0, 1)")
     where = source(file, mark)
@@ -127,7 +130,7 @@ def _epsilon(row: Document) -> str:
 
 
 def verify(file: Path, mark: Path | None) -> str:
-    """One line where the ledger is whole; else InputError, after a line on stdout for each problem."""
+    """One line if the ledger is whole. Raises InputError if it is not, after a line on stdout for each problem."""
     where = source(file, mark)
     with reading(where) as ledger:
         wrong = [

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 
+from hushgrid.cli.researcher import case_day
 from hushgrid.cli.researcher.case_solve import solve
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, Lines, facts
@@ -28,16 +29,33 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("show", "Show what is in a case."),
         ("zones", "Cut a case into zones; show the zones and the tie lines; with --export, write the models."),
         ("solve", "Solve a case with one solver that sees everything (second-order-cone relaxation)."),
-        ("export", "Write a case to a file of another program."),
+        ("day", "Make the files of a scenario over one day from a network of pandapower or SimBench with time series."),
+        ("export", "Write a case, or a run's dispatch, to a file of another program."),
     ):
-        add = does.add_parser(name, help=text, description=text).add_argument
+        made = does.add_parser(name, help=text, description=text)
+        add = made.add_argument
         if name == "list":
             continue
-        add("case", metavar="CASE", help="a built-in case, or the path of a MATPOWER .m or pandapower .json file")
+        if name == "day":
+            case_day.arguments(made)
+            continue
+        add(
+            "case",
+            metavar="CASE",
+            help="a built-in case, simbench:CODE, the path of a MATPOWER .m or pandapower .json file"
+            + (", or a run directory" if name == "export" else ""),
+        )
         if name in ("zones", "solve"):
             add("--ignore", metavar="PART", action="append", default=[], choices=WITHOUT, help="a part to leave out")
         if name == "export":
-            add("file", metavar="FILE", type=Path, help="the file to write")
+            add(
+                "file",
+                metavar="FILE",
+                type=Path,
+                nargs="?",
+                help="the file to write [CASE.json, in a run directory net.json]",
+            )
+            add("--period", metavar="T", type=int, help="of a run over a horizon which one, from 1")
             add(
                 "--format",
                 default="pandapower",
@@ -73,8 +91,10 @@ def main(options: argparse.Namespace) -> int:
             print(zones(options.case, options.zones, options.export, options.json, options.ignore))
         case "solve":
             print(solve(options.case, options.objective, options.json, options.ac, options.ignore))
+        case "day":
+            print(case_day.day(options))
         case "export":
-            print(export(options.case, options.file))
+            print(export(options.case, options.file, options.period))
     return 0
 
 
@@ -101,6 +121,7 @@ def show(name: str, as_json: bool) -> str:
         ("costs", _costs(f)),
         ("load", f"{f['load_mw']:.1f} MW, {f['load_mvar']:.1f} MVAr"),
         *((word, f"{what}{': not modelled' * (word in f['not_modelled'])}") for word, what in f["parts"].items()),
+        *(("left out", what) for what in f["left_out"]),
         ("digest", f"{f['digest'][:16]} (SHA-256 of all but the loads)"),
     ]
     return f"{f['case']}\n{columns(rows, indent=2)}"
@@ -113,7 +134,10 @@ def _costs(f: Document) -> str:
 
 
 def zones(name: str, choice: str, export: Path | None, as_json: bool, ignore: Sequence[str] = ()) -> str:
-    """A partition: choice is a number or lists of bus numbers, as in a scenario. export: where the models go."""
+    """A partition: choice is a number or lists of bus numbers, as in a scenario. export: where the models go.
+
+    Raises InputError if the choice is no partition of the case.
+    """
     case = load(name).without(ignore)
     try:
         wanted = json.loads(choice)
@@ -184,11 +208,27 @@ def _export(case: Case, zones: Zones, directory: Path) -> list[str]:
     return [str(directory / f"{zone}.npz") for zone in models]
 
 
-def export(name: str, file: Path) -> str:
-    """Write a case as a network file of pandapower."""
-    from hushgrid.grid_cases.pandapower import write
+def export(name: str, file: Path | None, period: int | None) -> str:
+    """Write a case, or the dispatch of a run directory, as a network file of pandapower."""
+    from hushgrid.grid_cases.pandapower import to_pandapower, write
 
+    if Path(name).is_dir():
+        return _export_run(Path(name), file, period)
+    if period is not None:
+        raise InputError(f"--period: found {period}, expected none: {name} is no run directory")
     case = load(name)
-    write(case, file)
+    file = file or Path(f"{case.name}.json")
+    write(to_pandapower(case), file)
     text = f"wrote {file} ({case.name}, {len(case.buses)} buses; read it with pandapower.from_json)"
     return "\n".join([text, *(f"  left out: {what}" for what in case.held_parts().values())])
+
+
+def _export_run(run: Path, file: Path | None, period: int | None) -> str:
+    from hushgrid.broker.report.result import Result
+    from hushgrid.grid_cases.pandapower import write
+
+    net = Result.load(run).to_pandapower(period)
+    file = file or run / ("net.json" if period is None else f"net-{period}.json")
+    write(net, file)
+    of = "" if period is None else f", period {period}; net.profiles has all of them"
+    return f"wrote {file} ({len(net.bus)} buses, res_* by pandapower's own power flow{of})"

@@ -163,7 +163,10 @@ def plain(result: PlanResult) -> Document:
 
 
 def write(result: PlanResult, raw: Document, file: Path, out: Path) -> None:
-    """The scenario with the chosen values; its paths are those of `file`, said from where `out` is."""
+    """Writes the scenario with the chosen values; the paths in `file` become relative to the place of `out`.
+
+    Raises InputError if `out` cannot be written.
+    """
     import yaml
 
     from hushgrid.lab.planning.choices import laid, rounds_by

@@ -14,6 +14,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the directory of a run; or the file of a zone controller, on its device: what its set-points do at "
         "its true loads, shown here and sent to nobody",
     )
+    parser.add_argument(
+        "--period",
+        metavar="T",
+        type=int,
+        help="of a run over a horizon whose map and set-points to show, from 1 [that of the highest price]",
+    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -22,7 +28,7 @@ def main(options: argparse.Namespace) -> int:
         return 0
     from hushgrid.broker.report.build import build
 
-    print(build(options.path))
+    print(build(options.path, options.period))
     return 0
 
 

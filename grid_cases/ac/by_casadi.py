@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import casadi as ca
@@ -20,9 +22,7 @@ class Solver:
     def __init__(self, program: Program, limit_s: float) -> None:
         self._program = program
         self._bounds, self._rows = program.bounds(), program.rows()
-        ipopt = {"print_level": 0, "sb": "yes", "bound_relax_factor": 0.0, "max_cpu_time": limit_s}
-        options: Any = {"print_time": 0, "ipopt": ipopt}
-        self._solve = ca.nlpsol("opf", "ipopt", _expressions(program), options)
+        self._solve = ca.nlpsol("opf", "ipopt", _expressions(program), _options(limit_s))
 
     def solve(self, loads: Floats, x: Floats, bounds: Part | None = None) -> Ended:
         """`bounds`: of x, if they are not the program's own."""
@@ -32,6 +32,56 @@ class Solver:
         word = str(stats["return_status"])
         x, multipliers = (np.array(solution[key]).ravel() for key in ("x", "lam_g"))
         return Ended(ACCEPTED.get(word), word, int(stats["iter_count"]), x, multipliers)
+
+
+class Together:
+    """Programs of one network in consecutive periods, as one: generation changes by at most `steps` from each to the
+    next."""
+
+    def __init__(self, programs: Sequence[Program], steps: Floats, limit_s: float) -> None:
+        """steps: (ng,), p.u.; inf: no limit."""
+        self._programs, self._limited = programs, np.flatnonzero(np.isfinite(steps))
+        self._steps = np.tile(steps[self._limited], len(programs) - 1)
+        xs, ds, rows, generation = list[Any](), list[Any](), list[Any](), list[Any]()
+        goal: Any = 0.0
+        scale = programs[0].scale
+        for program in programs:
+            one = _expressions(program)
+            period = ca.Function("period", [one["x"], one["p"]], [one["f"], one["g"]])
+            x, d = ca.MX.sym("x", one["x"].shape[0]), ca.MX.sym("d", one["p"].shape[0])
+            f, g = period(x, d)
+            xs.append(x)
+            ds.append(d)
+            goal += f * (program.scale / scale)
+            rows.append(g)
+            first = 2 * len(program.case.buses)
+            generation.append(_entries(x[first : first + len(steps)], self._limited))
+        changes = [later - earlier for earlier, later in pairwise(generation)]
+        nlp = {"x": ca.vertcat(*xs), "p": ca.vertcat(*ds), "f": goal, "g": ca.vertcat(*rows, *changes)}
+        self._solve = ca.nlpsol("opf", "ipopt", nlp, _options(limit_s))
+
+    def solve(self, loads: Sequence[Floats], starts: Sequence[Floats]) -> list[Ended]:
+        """One outcome a period; without a solution all are without."""
+        bounds, rows = ([getattr(p, name)() for p in self._programs] for name in ("bounds", "rows"))
+        solution = self._solve(
+            x0=np.concatenate(starts),
+            p=np.concatenate(loads),
+            lbx=np.concatenate([part.low for part in bounds]),
+            ubx=np.concatenate([part.high for part in bounds]),
+            lbg=np.concatenate([*(part.low for part in rows), -self._steps]),
+            ubg=np.concatenate([*(part.high for part in rows), self._steps]),
+        )
+        stats = self._solve.stats()
+        word, count = str(stats["return_status"]), int(stats["iter_count"])
+        x, multipliers = (np.array(solution[key]).ravel() for key in ("x", "lam_g"))
+        parts = (np.split(x, np.cumsum([len(part.low) for part in bounds])[:-1]),
+                 np.split(multipliers, np.cumsum([len(part.low) for part in rows])))  # fmt: skip
+        return [Ended(ACCEPTED.get(word), word, count, *each) for each in zip(parts[0], parts[1], strict=False)]
+
+
+def _options(limit_s: float) -> Any:
+    ipopt = {"print_level": 0, "sb": "yes", "bound_relax_factor": 0.0, "max_cpu_time": limit_s}
+    return {"print_time": 0, "ipopt": ipopt}
 
 
 def _expressions(program: Program) -> dict[str, Any]:

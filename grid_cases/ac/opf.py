@@ -22,13 +22,14 @@ import numpy as np
 
 from hushgrid.grid_cases.ac.network import Point, flat, flows, outflow, violations
 from hushgrid.grid_cases.ac.presence import ABSENT, installed
-from hushgrid.grid_cases.ac.program import Margins, Program
+from hushgrid.grid_cases.ac.program import Ended, Margins, Program
 from hushgrid.grid_cases.case import Buses, Case, CostLines, Floats, Generators, Ints, Lines
 from hushgrid.grid_cases.costs import UNIT, VOLL, dispatch_cost
 from hushgrid.grid_cases.elements.parts import Capability, DcLines, PowerFactors, ReactiveCosts
 from hushgrid.kernels.errors import InputError
 
 COUNTS = 1e-6  #: p.u.: slack beyond it is load not served, or power spilled; less is the solver's accuracy
+STEPS = "steps"  #: of a request
 SLACK = ("p_unserved", "p_spilled", "q_unserved", "q_spilled")
 
 
@@ -98,38 +99,45 @@ class AcSolver:
         program, begun = self.program, time.perf_counter()
         case, bounds = (program.case, None) if case is None else (case, replace(program, case=case).bounds())
         begin = program.start(start or flat(case))
-        status, word, iterations, x, multipliers = self._solver.solve(loads, begin, bounds)
-        if status is None:
-            late = word == "Maximum_CpuTime_Exceeded"
-            return NoDispatch("time" if late else "failed", f"Ipopt ended after {iterations} iterations: {word}")
-        seconds = time.perf_counter() - begun
-        angle, v, p_g, q_g, dc, slack, *given_up, _ = program.split(x)
-        dc = program.dc_flows(dc)
-        slack = np.zeros((len(v), 4)) if program.voll is None else np.maximum(slack, 0).reshape(4, -1).T * UNIT
-        flow, cost = flows(case, v, angle), dispatch_cost(case, p_g, q_g, dc)
-        priced = slack.sum() * (program.voll or 0.0)
-        if program.margins is not None:
-            priced += sum(m.sum() for m in given_up) * program.margins.price
-        wrong = outflow(case, v, flow, dc) + loads.reshape(2, -1).T - (slack[:, [0, 2]] - slack[:, [1, 3]])
-        np.subtract.at(wrong, program.generator_bus, np.stack([p_g, q_g], axis=1))
-        return AcDispatch(
-            status=status,
-            iterations=iterations,
-            cost=cost,
-            objective=cost + float(priced) * case.base_mva,
-            p_g=p_g,
-            q_g=q_g,
-            v=v,
-            angle=angle,
-            flows=flow,
-            dc=dc,
-            slack=slack,
-            price=multipliers[: 2 * len(v)].reshape(2, -1).T * (program.scale / case.base_mva),
-            mismatch=float(np.abs(wrong).max()),
-            violations=violations(case, Point(v, angle, p_g, q_g, dc)),
-            build_s=self.build_s,
-            solve_s=seconds,
-        )
+        ended = self._solver.solve(loads, begin, bounds)
+        return _outcome(program, case, loads, ended, self.build_s, time.perf_counter() - begun)
+
+
+def _outcome(
+    program: Program, case: Case, loads: Floats, ended: Ended, build_s: float, solve_s: float
+) -> AcDispatch | NoDispatch:
+    """What a solver has come to, as a dispatch of a case at loads (2 nb,), p.u."""
+    status, word, iterations, x, multipliers = ended
+    if status is None:
+        late = word == "Maximum_CpuTime_Exceeded"
+        return NoDispatch("time" if late else "failed", f"Ipopt ended after {iterations} iterations: {word}")
+    angle, v, p_g, q_g, dc, slack, *given_up, _ = program.split(x)
+    dc = program.dc_flows(dc)
+    slack = np.zeros((len(v), 4)) if program.voll is None else np.maximum(slack, 0).reshape(4, -1).T * UNIT
+    flow, cost = flows(case, v, angle), dispatch_cost(case, p_g, q_g, dc)
+    priced = slack.sum() * (program.voll or 0.0)
+    if program.margins is not None:
+        priced += sum(m.sum() for m in given_up) * program.margins.price
+    wrong = outflow(case, v, flow, dc) + loads.reshape(2, -1).T - (slack[:, [0, 2]] - slack[:, [1, 3]])
+    np.subtract.at(wrong, program.generator_bus, np.stack([p_g, q_g], axis=1))
+    return AcDispatch(
+        status=status,
+        iterations=iterations,
+        cost=cost,
+        objective=cost + float(priced) * case.base_mva,
+        p_g=p_g,
+        q_g=q_g,
+        v=v,
+        angle=angle,
+        flows=flow,
+        dc=dc,
+        slack=slack,
+        price=multipliers[: 2 * len(v)].reshape(2, -1).T * (program.scale / case.base_mva),
+        mismatch=float(np.abs(wrong).max()),
+        violations=violations(case, Point(v, angle, p_g, q_g, dc)),
+        build_s=build_s,
+        solve_s=solve_s,
+    )
 
 
 def recover(
@@ -161,10 +169,13 @@ def recover_each(
     margins: Margins | None = None,
     firm: Ints | None = None,
     limit_s: float = 60.0,
+    steps: Floats | None = None,
 ) -> list[AcDispatch | NoDispatch]:
-    """`recover` of several cases at loads, one after the other in one process. limit_s: of one solve.
+    """`recover` of several cases at loads, in one process. limit_s: of one solve.
 
-    Cases of the same network and costs share a program, whatever the limits of their generators.
+    One after the other: cases of the same network and costs share a program, whatever the limits of their generators.
+    steps: (ng,), p.u., the cases are consecutive periods, and generation changes by at most so much from each to the
+    next (inf: no limit): one program, in which either all have a dispatch or none has.
     """
     for case, loads in problems:
         _check(case, loads)
@@ -173,7 +184,8 @@ def recover_each(
         return [NoDispatch("absent", ABSENT)] * len(problems)
     request, settings = io.BytesIO(), (voll, margins, firm, limit_s)
     packed = [_packed(case, loads, start or flat(case), settings) for case, loads in problems]
-    np.savez(request, allow_pickle=False, **_numbered(packed))
+    more = {} if steps is None else {STEPS: steps}
+    np.savez(request, allow_pickle=False, **_numbered(packed), **more)
     command = [sys.executable, "-m", "hushgrid.grid_cases.ac.opf"]
     limit_s *= len(problems)
     try:
@@ -197,6 +209,8 @@ def _each(content: bytes) -> list[dict[str, Any]]:
     parts: dict[int, dict[str, Any]] = {}
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         for name in file.files:
+            if name == STEPS:
+                continue
             k, _, key = name.partition("/")
             parts.setdefault(int(k), {})[key] = file[name]
     return [parts[k] for k in sorted(parts)]
@@ -270,21 +284,47 @@ def _answer(packed: dict[str, Any]) -> AcDispatch | NoDispatch:
     return AcDispatch(**{k: v.item() if isinstance(v, np.ndarray) and v.ndim == 0 else v for k, v in packed.items()})
 
 
-def main() -> int:
-    """Solve the problem on standard input and write the answer to standard output, both .npz of `recover`."""
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # a solver that prints does not spoil the answer
-    outcomes, solvers = list[dict[str, Any]](), dict[bytes, AcSolver]()
-    for packed in _each(sys.stdin.buffer.read()):
+def _one_by_one(problems: Sequence[dict[str, Any]]) -> list[AcDispatch | NoDispatch]:
+    outcomes, solvers = list[AcDispatch | NoDispatch](), dict[bytes, AcSolver]()
+    for packed in problems:
         case, loads, start, (voll, margins, firm, limit_s) = _unpacked(packed)
         shared = {k: v for k, v in packed.items() if k != "loads" and k not in LIMITS and not k.startswith("start.")}
         key = b"".join(name.encode() + np.asarray(value).tobytes() for name, value in sorted(shared.items()))
         if key not in solvers:
             solvers[key] = AcSolver(Program.from_case(case, voll, margins, firm), limit_s)
-            outcomes.append(_told(solvers[key].solve(loads, start)))
+            outcomes.append(solvers[key].solve(loads, start))
         else:
-            outcomes.append(_told(solvers[key].solve(loads, start, case)))
-    np.savez(answer := io.BytesIO(), allow_pickle=False, **_numbered(outcomes))
+            outcomes.append(solvers[key].solve(loads, start, case))
+    return outcomes
+
+
+def _together(problems: Sequence[dict[str, Any]], steps: Floats) -> list[AcDispatch | NoDispatch]:
+    from hushgrid.grid_cases.ac.by_casadi import Together
+
+    programs, loads, starts, limit_s, begun = list[Program](), list[Floats](), list[Floats](), 0.0, time.perf_counter()
+    for packed in problems:
+        case, d, start, (voll, margins, firm, each_s) = _unpacked(packed)
+        programs.append(Program.from_case(case, voll, margins, firm))
+        loads.append(d)
+        starts.append(programs[-1].start(start))
+        limit_s += each_s
+    solver = Together(programs, steps, limit_s)
+    build_s, begun = time.perf_counter() - begun, time.perf_counter()
+    ended = solver.solve(loads, starts)
+    solve_s = time.perf_counter() - begun
+    each = zip(programs, loads, ended, strict=True)
+    return [_outcome(program, program.case, d, one, build_s, solve_s) for program, d, one in each]
+
+
+def main() -> int:
+    """Solve the problem on standard input and write the answer to standard output, both .npz of `recover`."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # a solver that prints does not spoil the answer
+    request = sys.stdin.buffer.read()
+    with np.load(io.BytesIO(request), allow_pickle=False) as file:
+        steps = file[STEPS] if STEPS in file.files else None
+    outcomes = _one_by_one(_each(request)) if steps is None else _together(_each(request), steps)
+    np.savez(answer := io.BytesIO(), allow_pickle=False, **_numbered([_told(one) for one in outcomes]))
     with out:
         out.write(answer.getvalue())
     return 0

@@ -84,12 +84,23 @@ class DcLines(Table):
         return np.stack(low, axis=1), np.stack(high, axis=1)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Coordinates(Table):
+    """Where buses are, for drawings: longitude and latitude in degrees, or a drawing's own units."""
+
+    bus: Ints  #: bus number
+    x: Floats
+    y: Floats
+
+
 _NONE, _NO = np.zeros(0), np.zeros(0, np.int64)
 NO_COST_LINES = CostLines(_NO, _NONE, _NONE)
 NO_REACTIVE_COSTS = ReactiveCosts(_NO, _NONE, _NONE, _NONE)
 NO_CAPABILITY = Capability(_NO, _NONE, _NONE, _NONE)
 NO_POWER_FACTORS = PowerFactors(_NO, _NONE)
 NO_DC_LINES = DcLines(_NO, _NO, _NO, *[_NONE] * 11)
+
+NO_COORDINATES = Coordinates(_NO, _NONE, _NONE)
 
 #: Each word of `problem.ignore`: the case's fields that hold the part, as they are without it.
 WITHOUT: dict[str, dict[str, Any]] = {

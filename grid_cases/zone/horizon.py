@@ -55,6 +55,7 @@ class Horizon:
     price: Floats = field(default_factory=lambda: np.zeros((0, 0)))  #: (T, ng) factors of c1; (0, 0): 1
     reserve: Mapping[str, Floats] = field(default_factory=dict)  #: R (T,) MW, by zone
     before: Floats = field(default_factory=lambda: NO_NUMBERS)  #: p_g (ng,) of the period before the first, p.u.
+    first: int = 1  #: the number of the first period in its day
 
     def available(self, case: Case, generators: Ints) -> Floats:
         """a p_max of these generators, (T, len(generators)), p.u."""
@@ -99,6 +100,19 @@ class Horizon:
         for t in range(self.periods):
             np.add.at(taken[t], places, (values[0, t] - values[1, t]) / case.base_mva)
         return taken
+
+    def limits(self, case: Case) -> tuple[Floats, Floats]:
+        """The least and the most that a generator may give in each period, (T, ng) each, p.u.: in the first within a
+        ramp of the period before, as far as its availability lets it.
+        """
+        every = np.arange(len(case.generators))
+        high = self.available(case, every)
+        low = np.tile(case.generators.p_min, (self.periods, 1))
+        if self.before.size:
+            steps = self.steps_of(case, every)
+            low[0] = np.clip(self.before - steps, low[0], high[0])
+            high[0] = np.clip(self.before + steps, low[0], high[0])
+        return low, high
 
     def around(self, case: Case, p_g: Floats) -> tuple[Floats, Floats]:
         """How low and how high a generator may be in each period, (T, ng) each, p.u., so that whatever is chosen within

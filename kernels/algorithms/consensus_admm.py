@@ -147,7 +147,7 @@ class Agent(StarMember):
     def complete(self) -> bool:
         return self.state.released is not None
 
-    def check(self, body: Any) -> None:
+    def check(self, body: object) -> None:
         m = self.shared.size
         match body:
             case V(v=v, factor=factor) if v.shape == (m,) and 0 < factor <= HIGHEST:
@@ -179,7 +179,7 @@ class Agent(StarMember):
             self._problem = self.local(self.gate.data(), self.weight)
         return self._problem
 
-    def answer_body(self) -> Any:
+    def answer_body(self) -> object:
         s = self.state
         if s.released is not None:
             return Taken()
@@ -189,7 +189,8 @@ class Agent(StarMember):
 
     def outcome(self) -> dict[str, Vector]:
         released = self.state.released
-        return {"z": self.state.z, "released": released.values if released else np.zeros(0)}
+        values = released.values if released else np.zeros(0)
+        return {"z": self.state.z, "released": values, "duals": self.state.duals}
 
 
 @dataclass
@@ -254,7 +255,7 @@ class Server(StarCentre):
 
     # --- the pattern ---
 
-    def check(self, member: str, body: Any) -> None:
+    def check(self, member: str, body: object) -> None:
         m, (d, n, y) = self.position[member].size, self.widths[member]
         match body:
             case Minimum(z=z, totals=totals, value=value):
@@ -266,7 +267,7 @@ class Server(StarCentre):
         if not good:
             raise Malformed(f"{type(body).__name__}, expected a minimiser of {m} entries, or what ends a run")
 
-    def due(self, body: Any) -> None:
+    def due(self, body: object) -> None:
         s = self.state
         expected = Minimum if s.why is None else Taken if s.closing else Closing
         if not isinstance(body, expected):
@@ -276,7 +277,7 @@ class Server(StarCentre):
         s = self.state
         s.w = held_at(mean([s.s[p] for p in self.members], self.places, self.size), self.held)
 
-    def round_body(self, member: str) -> Any:
+    def round_body(self, member: str) -> object:
         s = self.state
         if s.closing:
             return s.released[member]

@@ -244,7 +244,7 @@ class Condition(NamedTuple):
 def conditions(params: Params, P: Matrix, M: float) -> list[Condition]:
     """(24)-(27) at these parameters, for the free constants c_theta and gamma that come nearest to fulfilling them.
 
-    P (N, N) is symmetric, its null space the consensus; beta < alpha/lambda_1(P). InputError otherwise.
+    P (N, N) is symmetric, its null space the consensus. Raises InputError unless beta < alpha/lambda_1(P).
     """
     e = np.linalg.eigvalsh(P)
     low, high = float(e[1]), float(e[-1])

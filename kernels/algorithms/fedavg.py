@@ -160,7 +160,7 @@ class Client(StarMember):
         self.answer = gate.gradient if params.variant == "guarded" else gate.exact_gradient
         self.state = ClientState(0, start.copy(), start.copy())
 
-    def check(self, body: Any) -> None:
+    def check(self, body: object) -> None:
         if not isinstance(body, W) or body.w.shape != self.state.mean.shape:
             raise Malformed(f"{type(body).__name__}, expected w of {self.state.mean.size} entries")
 
@@ -207,7 +207,7 @@ class Server(StarCentre):
             total = total + z[p]
         return total / len(self.members)
 
-    def check(self, member: str, body: Any) -> None:
+    def check(self, member: str, body: object) -> None:
         if not isinstance(body, Z) or body.z.shape != self.state.w.shape:
             raise Malformed(f"{type(body).__name__}, expected z of {self.state.w.size} entries")
 

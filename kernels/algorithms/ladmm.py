@@ -246,7 +246,7 @@ class Agent(StarMember):
         self.state = AgentState(0, ended.z, ended.mean, ended.lam, warm=True)
         return True
 
-    def check(self, body: Any) -> None:
+    def check(self, body: object) -> None:
         if not isinstance(body, W) or body.w.shape != self.shared.shape:
             raise Malformed(f"{type(body).__name__}, expected w of {self.shared.size} entries")
 
@@ -311,7 +311,7 @@ class Server(StarCentre):
         cold = [p for p in self.members if context.warm and p not in context.duals]
         self.state = ServerState(0, np.zeros(self.size), {p: z[p].copy() for p in self.members}, lam, cold=cold)
 
-    def check(self, member: str, body: Any) -> None:
+    def check(self, member: str, body: object) -> None:
         if not isinstance(body, Z) or body.z.shape != self.position[member].shape:
             raise Malformed(f"{type(body).__name__}, expected z of {self.position[member].size} entries")
 

@@ -126,7 +126,7 @@ class Conventional(Params, tag_field="name", tag="admm", frozen=True, kw_only=Tr
 
 
 def per_node(value: float | tuple[float, ...], i: int, key: str) -> float:
-    """One number for all, or node i's of one a node."""
+    """One number for all, or node i's of one a node. Raises InputError if there are too few."""
     if not isinstance(value, tuple):
         return value
     if i >= len(value):

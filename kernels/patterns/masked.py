@@ -192,7 +192,7 @@ class MaskedMember(StarMember):
     def outcome(self) -> dict[str, Vector]:
         return {"z": self.state.mean, "x": self.state.mean}
 
-    def check(self, body: Any) -> None:
+    def check(self, body: object) -> None:
         s, n = self.state, self.state.mean.size
         match body:
             case KeyRequest() if not s.t:
@@ -222,7 +222,7 @@ class MaskedMember(StarMember):
                 f"round {k}, attempt {a} after {s.last_answered}, of {self.rounds} and {self.terms.answers}"
             )
 
-    def receive(self, sender: str, seq: int, body: Any) -> Step:
+    def receive(self, sender: str, seq: int, body: object) -> Step:
         if sender != self.centre:
             raise Malformed(f"a message from {sender}, expected from {self.centre}")
         s = self.state
@@ -316,13 +316,13 @@ class MaskedCentre(StarCentre):
     def row(self) -> int:
         return self.state.round
 
-    def check(self, member: str, body: Any) -> None:
+    def check(self, member: str, body: object) -> None:
         if not isinstance(body, Introduction | KeysAck | Masked | ResultAck):
             raise Malformed(f"{type(body).__name__}, expected an answer")
         if isinstance(body, Masked) and len(body.share) != 8 * self.state.w.size:
             raise Malformed(f"{len(body.share)} bytes, expected {8 * self.state.w.size}")
 
-    def due(self, body: Any) -> None:
+    def due(self, body: object) -> None:
         expected, _ = PHASES[self.state.phase]
         if not isinstance(body, expected):
             raise Malformed(f"{type(body).__name__}, expected {expected.__name__}")
@@ -330,7 +330,7 @@ class MaskedCentre(StarCentre):
     def begin(self) -> None:
         return None  # what an exchange sends is a function of the state alone
 
-    def round_body(self, member: str) -> Any:
+    def round_body(self, member: str) -> object:
         s = self.state
         match s.phase:
             case "meet":
@@ -341,7 +341,7 @@ class MaskedCentre(StarCentre):
                 return Ask(s.round + 1, s.attempt, tuple(s.among), s.w)
         return Result(s.w)
 
-    def receive(self, sender: str, seq: int, body: Any) -> Step:
+    def receive(self, sender: str, seq: int, body: object) -> Step:
         s = self.state
         if sender in s.absent and sender in s.met:
             s.absent.remove(sender)  # it is back: the next round asks it too

@@ -159,7 +159,7 @@ class Neighbour(ABC):
         s.t, s.arrived, s.ahead = 1, s.ahead, {}
         return Step((Send(ALL, 1, Iterate(s.last)), self._reached()), taken=True, more=self._ready)
 
-    def receive(self, sender: str, seq: int, body: Any) -> Step:
+    def receive(self, sender: str, seq: int, body: object) -> Step:
         s = self.state
         if sender == self.centre and isinstance(body, Begin):
             return self.start() if not s.t else Step((self._reached(),))
@@ -253,7 +253,7 @@ class Census:
         self.state.t = 1
         return self.tick()
 
-    def receive(self, sender: str, seq: int, body: Any) -> Step:
+    def receive(self, sender: str, seq: int, body: object) -> Step:
         if sender not in self.members or not isinstance(body, Reached):
             raise Malformed(f"{type(body).__name__} from {sender}, expected a member's report")
         s = self.state

@@ -250,7 +250,7 @@ class StarMember(ABC):
         """What the device keeps of a run that is done."""
 
     @abstractmethod
-    def check(self, body: Any) -> None:
+    def check(self, body: object) -> None:
         """Raise Malformed unless `body` is what the centre may send this member."""
 
     @abstractmethod
@@ -258,13 +258,13 @@ class StarMember(ABC):
         """Round t: take the centre's message and advance the state, all of it or (on an error) nothing."""
 
     @abstractmethod
-    def answer_body(self) -> Any:
+    def answer_body(self) -> object:
         """The message of round `state.t`, a function of the state alone."""
 
     def start(self) -> Step:
         return NOTHING  # the centre speaks first
 
-    def receive(self, sender: str, seq: int, body: Any) -> Step:
+    def receive(self, sender: str, seq: int, body: object) -> Step:
         if sender != self.centre:
             raise Malformed(f"a message from {sender}, expected from {self.centre}")
         self.check(body)
@@ -309,10 +309,10 @@ class StarCentre(ABC):
         return self.members
 
     @abstractmethod
-    def check(self, member: str, body: Any) -> None:
+    def check(self, member: str, body: object) -> None:
         """Raise Malformed unless `body` is what this member may send."""
 
-    def due(self, body: Any) -> None:
+    def due(self, body: object) -> None:
         """Raise Malformed unless this kind of message is an answer to the exchange under way."""
         return None
 
@@ -325,7 +325,7 @@ class StarCentre(ABC):
         """All answers of round `state.t` are in `state.arrived`: take them; True stops before the next round."""
 
     @abstractmethod
-    def round_body(self, member: str) -> Any:
+    def round_body(self, member: str) -> object:
         """This round's message to a member, a function of the state alone."""
 
     def ended(self) -> str | None:
@@ -348,7 +348,7 @@ class StarCentre(ABC):
         self.begin()
         return self.tick()
 
-    def receive(self, sender: str, seq: int, body: Any) -> Step:
+    def receive(self, sender: str, seq: int, body: object) -> Step:
         if sender not in self.members:
             raise Malformed(f"a message from {sender}, which is no member")
         self.check(sender, body)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -62,7 +61,7 @@ class TokenMonitor:
         self.state.t = 1
         return self._notify()
 
-    def receive(self, sender: str, seq: int, body: Any) -> Step:
+    def receive(self, sender: str, seq: int, body: object) -> Step:
         if sender not in self.neighbours or not isinstance(body, Held | Answer):
             raise Malformed(f"{type(body).__name__} from {sender}, expected a member's report")
         s = self.state
@@ -164,7 +163,7 @@ class TokenMonitor:
             return (s.suspect if answer else min(self.neighbours[s.suspect] - set(s.avoided))), 0
         return next((node for node, a in sorted(s.answers.items()) if a.holds and a.t == s.hop), ""), s.hop
 
-    def _notify(self, **decided: Any) -> Step:
+    def _notify(self, **decided: object) -> Step:
         s = self.state
         s.no, s.notice, s.answers = s.no + 1, replace(s.notice, **decided), {}
         return self.tick()

@@ -85,7 +85,7 @@ class Totals:
     _mu2: int = 0
 
     def add(self, event: Event, times: int = 1) -> None:
-        """Count `times` equal events."""
+        """Count `times` equal events. Raises ValueError if `times` is negative."""
         if times < 0:
             raise ValueError(f"found {times} events, expected at least 0")
         if times == 0:
@@ -179,8 +179,8 @@ def calibrate(accountant: str, epsilon: float, delta: float, answers: int) -> fl
     """The largest per-answer epsilon (Laplace) or mu (Gaussian) of which `answers` answers cost at most `epsilon`.
 
     Never more than `epsilon` when computed back, also for the slightly smaller answers a grid really gives; short of it
-    by `_aim`'s few parts in 10^12. InputError as above, and where epsilon is not a number from 1e-12 to 1e12 or answers
-    not positive.
+    by `_aim`'s few parts in 10^12. Raises InputError as above, and if epsilon is not a number from 1e-12 to 1e12 or
+    answers is not positive.
     """
     _check(accountant, delta)
     if not 1e-12 <= epsilon <= 1e12:  # beyond the range of a plan's; the bisections below would take long
@@ -203,7 +203,8 @@ def total_epsilon(totals: Totals, delta: float) -> float:
 
     The sum of pure epsilons where every answer has one, or GDP with a pure answer as (pi/2) epsilon^2, whichever is
     less; delta is taken once (`limits.py` has the proof). The sum of the two, each at half of delta, would be less for
-    some mixtures, and does not hold against whoever chooses the next answer's kind after what was seen.
+    some mixtures, and does not hold against whoever chooses the next answer's kind after what was seen. Raises
+    InputError if delta is not in [0, 1).
     """
     if not 0 <= delta < 1:
         raise InputError(f"delta: found {delta}, expected a number in [0, 1)")
@@ -249,7 +250,8 @@ def _signed_delta(epsilon: float, mu: float) -> float:
 def per_answer_paper(mechanism: str, epsilon: float, delta: float | None, sensitivity: float) -> float:
     """The papers' noise scale of one answer (lemmas 2.2 and 2.3): Laplace's Delta/epsilon, or the Gaussian's
 
-    sigma = sqrt(2 ln(1.25/delta)) Delta/epsilon, which is proven for epsilon <= 1 only.
+    sigma = sqrt(2 ln(1.25/delta)) Delta/epsilon, which is proven for epsilon <= 1 only. Raises InputError if the
+    Gaussian's delta is not in (0, 1).
     """
     if mechanism == "laplace":
         return sensitivity / epsilon

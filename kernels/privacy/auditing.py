@@ -14,7 +14,6 @@ algorithm 3.
 from __future__ import annotations
 
 from math import exp, inf, log
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,19 +22,19 @@ from scipy.special import bdtrc, betaincinv, gammaln, ndtr, ndtri
 from hushgrid.kernels.types import Vector
 
 
-def at_least(hits: ArrayLike, games: float, doubt: float) -> Any:
+def at_least(hits: ArrayLike, games: float, doubt: float) -> Vector:
     """The chance of a hit is at least this, but for `doubt`: the root of P(Bin(games, p) >= hits) = doubt."""
     k = np.asarray(hits, float)
     return np.where(k > 0, betaincinv(np.maximum(k, 1), games - k + 1, doubt), 0.0)
 
 
-def at_most(hits: ArrayLike, games: float, doubt: float) -> Any:
+def at_most(hits: ArrayLike, games: float, doubt: float) -> Vector:
     """The chance of a hit is at most this, but for `doubt`."""
     k = np.asarray(hits, float)
     return np.where(k < games, betaincinv(k + 1, np.maximum(games - k, 1), 1 - doubt), 1.0)
 
 
-def epsilon_lower(hits: ArrayLike, false: ArrayLike, games: float, delta: float, doubt: float) -> Any:
+def epsilon_lower(hits: ArrayLike, false: ArrayLike, games: float, delta: float, doubt: float) -> Vector:
     """Epsilon at delta is at least this: 0 where nothing is shown. hits, false: of `games` each."""
     p, q = at_least(hits, games, doubt / 2), at_most(false, games, doubt / 2)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -44,23 +43,24 @@ def epsilon_lower(hits: ArrayLike, false: ArrayLike, games: float, delta: float,
     return np.maximum(np.fmax(one, other), 0.0)
 
 
-def mu_lower(hits: ArrayLike, false: ArrayLike, games: float, doubt: float) -> Any:
+def mu_lower(hits: ArrayLike, false: ArrayLike, games: float, doubt: float) -> Vector:
     """mu is at least this, of (false positives, false negatives)."""
     p, q = at_least(hits, games, doubt / 2), at_most(false, games, doubt / 2)
     return np.maximum(_difference(p, q), 0.0)
 
 
-def mu_lower_pooled(hits: ArrayLike, false: ArrayLike, games: float, doubt: float) -> Any:
+def mu_lower_pooled(hits: ArrayLike, false: ArrayLike, games: float, doubt: float) -> Vector:
     """The same of right calls among all 2 games, whose chance is (p + 1 - q)/2 <= Phi(mu/2): one count, one bound.
 
     The two chances differ; a sum of such trials lies no farther above its mean than a binomial with the mean chance
     (W. Hoeffding, 1956, theorem 4), so the bound holds.
     """
     right = np.asarray(hits, float) + games - np.asarray(false, float)
-    return np.maximum(2 * ndtri(at_least(right, 2 * games, doubt)), 0.0)
+    mu: Vector = np.maximum(2 * ndtri(at_least(right, 2 * games, doubt)), 0.0)
+    return mu
 
 
-def _difference(p: Any, q: Any) -> Any:
+def _difference(p: Vector, q: Vector) -> Vector:
     """Phi^-1(p) - Phi^-1(q); minus infinity where nothing is shown."""
     finite = (p > 0) & (q < 1) & (p < 1) & (q > 0)
     return np.where(finite, ndtri(np.where(finite, p, 0.5)) - ndtri(np.where(finite, q, 0.5)), -inf)
@@ -100,11 +100,12 @@ def laplace_rates(epsilon: float, answers: int) -> tuple[Vector, Vector]:
     return np.cumsum(chances[::-1])[::-1], np.cumsum(chances)[::-1]
 
 
-def highest(chance: Any, games: float, doubt: float) -> Any:
+def highest(chance: ArrayLike, games: float, doubt: float) -> Vector:
     """More hits than this have a chance of at most `doubt`."""
     from scipy.stats import binom
 
-    return binom.ppf(1 - doubt, games, chance)
+    most: Vector = binom.ppf(1 - doubt, games, chance)
+    return most
 
 
 # --- one run with many canaries ---
@@ -117,6 +118,7 @@ def one_run_chance(canaries: int, guesses: int, right: int, epsilon: float, delt
     Each of `canaries` is in or out by a fair coin, and the number of guesses is fixed beforehand (Steinke, Nasr,
     Jagielski, theorem 5.2): P(B >= v) + 2 m delta max_i P(v > B >= v - i)/i with B binomial of p = e^epsilon/(1 +
     e^epsilon). The binomial's weights are summed from logarithms, so that none underflows into an optimistic zero.
+    Raises ValueError unless right <= guesses <= canaries.
     """
     m, r, v = canaries, guesses, right
     if not 0 <= v <= r <= m:

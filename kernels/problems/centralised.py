@@ -28,7 +28,7 @@ import numpy as np
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import SLOPE, Loss, U, public_gradient
 from hushgrid.kernels.problems.prox import Regularizer
-from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.kernels.types import AnyArray, Matrix, Vector
 
 STEPS = 300  #: of Newton's method in each precision; 5 to 40 are usual
 HALVINGS = 50
@@ -53,8 +53,8 @@ def optimum(losses: Sequence[Loss], regularizer: Regularizer) -> Optimum:
     """A minimiser of G from the raw rows of all n = len(losses) nodes.
 
     Where there is none (separable labels, nothing that bounds x), x is far out, where rounding is all that is left of
-    the gradient: `distance` is inf, `unique` false. InputError: losses of different lengths, or none; numbers too large
-    to square; no end of Newton's method.
+    the gradient: `distance` is inf, `unique` false. Raises InputError if there are no losses or their lengths differ,
+    if numbers are too large to square, or if Newton's method does not end.
     """
     if not losses or len({loss.size for loss in losses}) > 1:
         raise InputError(f"optimum: found losses of {[loss.size for loss in losses]} unknowns, expected one length")
@@ -81,16 +81,19 @@ def _distance(residual: float, curvature: float, M: float) -> float:
     return -log1p(-M * residual / curvature) / M if M else residual / curvature
 
 
+Precision = type[np.float64] | type[np.longdouble]
+
+
 class _Problem:
     """G in the arithmetic of `dtype`."""
 
-    def __init__(self, losses: Sequence[Loss], regularizer: Regularizer, dtype: Any) -> None:
+    def __init__(self, losses: Sequence[Loss], regularizer: Regularizer, dtype: Precision) -> None:
         self.losses, self.dtype, self.box = losses, dtype, regularizer.box
         self.l1, self.l2 = (dtype(len(losses)) * dtype(number) for number in (regularizer.l1, regularizer.l2))
         self.unit = float(np.finfo(dtype).eps)
         self.block = BLOCK if dtype is np.longdouble else max(loss.rows for loss in losses)
 
-    def evaluated(self, x: Any) -> tuple[Any, Any, float]:
+    def evaluated(self, x: AnyArray) -> tuple[Any, AnyArray, float]:
         """F(x), F'(x) (d,) and a bound of |computed - true F'|_2.
 
         A margin errs by q + 4 units of |a| |x|, a slope (c1 <= 1) by that and C + 16 units more; sums run over blocks.
@@ -146,7 +149,7 @@ class _Problem:
 class _Point:
     """x and what is known there: G, its least subgradient w, and the piece lower <= x <= upper into which -w points."""
 
-    def __init__(self, problem: _Problem, x: Any) -> None:
+    def __init__(self, problem: _Problem, x: AnyArray) -> None:
         self.problem, self.x, l1, box = problem, x, problem.l1, problem.box
         F, self.gradient, self.rounding = problem.evaluated(x)
         self.value = F + l1 * np.sum(np.abs(x))
@@ -199,7 +202,7 @@ def _descend(point: _Point) -> _Point:
     )
 
 
-def _direction(point: _Point) -> tuple[Any, float]:
+def _direction(point: _Point) -> tuple[AnyArray, float]:
     """Newton's on the free coordinates, the scaled gradient's on those about to meet a bound; the decrease it
     foretells.
     """
@@ -223,7 +226,7 @@ def _plain(kernel: Any) -> Any:
     return getattr(kernel, "py_func", kernel)
 
 
-def _sum(kind: str, T: Any, target: Any) -> Any:
+def _sum(kind: str, T: AnyArray, target: AnyArray) -> Any:
     """sum_j l(t_j; b_j), in the precision of T."""
     if kind == "least-squares":
         return np.sum((T - target) ** 2) / 2
@@ -233,5 +236,5 @@ def _sum(kind: str, T: Any, target: Any) -> Any:
     return np.sum(np.log(np.sum(np.exp(T - top), axis=0)) + top - np.sum(target * T, axis=0))
 
 
-def _norm(v: Any) -> float:
+def _norm(v: AnyArray) -> float:
     return float(np.sqrt(v @ v))

@@ -76,7 +76,10 @@ def attack(run_dir: Path, held: Path | None = None, shape: str | None = None) ->
 
 
 def made(transcript: Transcript, held: Path | None = None, shape: str | None = None) -> Attacked:
-    """All attacks that fit what was heard, and the rows behind the gradients."""
+    """All attacks that fit what was heard, and the rows behind the gradients.
+
+    Raises InputError if `held` is no directory.
+    """
     recovered = Recovered()
     for one in registry.fitting(transcript):
         recovered.add(one.recover(transcript))

@@ -11,7 +11,7 @@ set: `stored` has that gradient, and `named` the data set.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -108,7 +108,7 @@ class Recycled(Attack):
 class _Silent:
     """The gate of a machine that is asked for its public numbers alone."""
 
-    def __getattr__(self, question: str) -> Any:
+    def __getattr__(self, question: str) -> object:
         raise AssertionError(f"{question}: an eavesdropper has no gate")
 
 

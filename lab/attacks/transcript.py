@@ -153,13 +153,13 @@ def read(run_dir: Path) -> Transcript:
     return parse(lines, str(path))
 
 
-def parse(lines: Sequence[Mapping[str, Any]], file: str) -> Transcript:
+def parse(lines: Sequence[Mapping[str, object]], file: str) -> Transcript:
     """What the lines of a transcript say of the run with most iterates in it. Raises InputError: `file` lacks a plan.
 
     Iterates of strangers to the run are dropped: anybody may write into what a spy hears.
     """
     plans: dict[bytes, bytes] = {}
-    every: dict[bytes, dict[tuple[Any, ...], Message]] = {}
+    every: dict[bytes, dict[tuple[object, ...], Message]] = {}
     for src, dst, envelope in envelopes(lines, file):
         body = envelope.body
         if (named := announced(envelope)) is not None:
@@ -185,7 +185,7 @@ def announced(envelope: wire.Envelope) -> bytes | None:
     return None
 
 
-def envelopes(lines: Iterable[Mapping[str, Any]], file: str) -> Iterator[tuple[str, str, wire.Envelope]]:
+def envelopes(lines: Iterable[Mapping[str, object]], file: str) -> Iterator[tuple[str, str, wire.Envelope]]:
     """(src, dst, envelope) of every message on an edge, or to all (dst ""); who sent it is what its topic says.
 
     Raises InputError: a line of `file` that no run has recorded.

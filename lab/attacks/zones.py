@@ -44,7 +44,7 @@ STEPS = 25  #: of the fit, at most
 
 def demand(flow: Matrix, norms: Vector) -> Vector:
     """The loads d (n,) by least squares on objectives |A z + d|^2 (T,) told beside the flows A z (T, n) of T > n + 1
-    rounds.
+    rounds. Raises InputError if there are fewer.
 
     |A z + d|^2 = |A z|^2 + 2 (A z).d + |d|^2 is linear in (d, |d|^2): why no private run tells an objective.
     """

@@ -47,7 +47,7 @@ class Likely(Protocol):
         ...
 
 
-Ask = Callable[[Any], Any]  #: a question to a gate
+Ask = Callable[[Any], object]  #: a question to a gate
 
 
 class Quiet(NoiseSource):
@@ -130,7 +130,10 @@ class Answer:
 
 
 def releases_of(gate: Gate, ask: Ask) -> list[tuple[Lattice, Vector]]:
-    """What a gate without noise releases on a question: (lattice, value before the grid) of each answer."""
+    """What a gate without noise releases on a question: (lattice, value before the grid) of each answer.
+
+    Raises ValueError if the gate has no noise of its own.
+    """
     releases: list[tuple[Lattice, Vector]] = []
     if gate.lattice is None:
         raise ValueError("found a gate without noise of its own")
@@ -159,7 +162,10 @@ def honest_sum(gates: Sequence[Any], x: Vector) -> Answer:
 
 
 def answers_of(gates: Sequence[Gate], ask: Ask) -> list[Answer]:
-    """What a question makes two gates release, which have Quiet noise and either data set."""
+    """What a question makes two gates release, which have Quiet noise and either data set.
+
+    Raises ValueError if one answers more often than the other.
+    """
     if gates[0].lattice is not None:
         (one, other) = (releases_of(gate, ask) for gate in gates)
         if len(one) != len(other):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hushgrid.broker.simulation.setup import setup_of
@@ -72,7 +73,7 @@ def audited(
     confidence: float = SURE,
     also: float = USUAL,
     node: str | None = None,
-    base: Any = None,
+    base: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> AuditResult:
     """The games of one node's gate. Raises InputError, one line.

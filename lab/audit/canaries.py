@@ -274,7 +274,10 @@ class LoadGates:
 def of_loads(
     plan: RunPlan, node: str, public: Any, loss_at: Callable[[Vector], Any]
 ) -> tuple[Canary, list[Answer], Canary]:
-    """The worst pair of a zone, a pair for attacks on the noise, and a typical one: half of the change."""
+    """The worst pair of a zone, a pair for attacks on the noise, and a typical one: half of the change.
+
+    Raises InputError if no load of the zone may differ from zero.
+    """
     gates, t = LoadGates(plan, node, public, loss_at), plan.terms
     assert t is not None
     zero = np.zeros(gates.public.size)

@@ -135,7 +135,10 @@ def events(state: Path, transcript: Path) -> list[WorstReading]:
 
 
 def counted(log: Path, ledger: str) -> tuple[Claim, list[Counts]]:
-    """The claim of now, with the largest epsilon that was ever claimed, and when each reading counted."""
+    """The claim of now, with the largest epsilon that was ever claimed, and when each reading counted.
+
+    Raises InputError if `log` is no log of readings, or has no claim of this ledger.
+    """
     claims: list[Claim] = []
     lines: list[IntakeLine] = []
     try:

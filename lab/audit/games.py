@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.kernels.privacy import auditing
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.kernels.randomness import Entropy
-from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.kernels.types import AnyArray, Matrix, Vector
 from hushgrid.lab.audit.answers import Answer, Likely
 
 DIGITS = 9  #: of a statistic
@@ -127,7 +126,7 @@ def repeats(answers: Sequence[Answer], entropy: Entropy) -> Statistics:
 
 def _drawn(
     answers: Sequence[A], world: int, games: int, entropy: Entropy
-) -> Iterator[tuple[A, NDArray[Any], slice, Matrix]]:
+) -> Iterator[tuple[A, AnyArray, slice, Matrix]]:
     """(answer, the coordinates in which its values differ, some games, what was answered there in each), until all
     are.
     """

@@ -23,19 +23,24 @@ from unittest.mock import patch
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import fleet
 from hushgrid.broker.simulation.front import run
+from hushgrid.broker.simulation.memory import Delivery
 from hushgrid.kernels.errors import HushgridError
 from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.kernels.privacy.shares import Share
 from hushgrid.kernels.types import Document, DocumentView, Index, Vector
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_log import Tables
+from hushgrid.node.problems.kind import RunFacts
 from hushgrid.node.problems.records.files import Shard
+from hushgrid.node.wire import Publication
 
 NOW = 1_700_000_000.0
 Release = Callable[[Lattice, Vector, Index], Vector]
@@ -57,10 +62,10 @@ class Held:
     def __init__(self, stack: ExitStack) -> None:
         self.stack = stack
 
-    def setattr(self, target: Any, name: str, value: Any) -> None:
+    def setattr(self, target: object, name: str, value: object) -> None:
         self.stack.enter_context(patch.object(target, name, value))
 
-    def setitem(self, target: Any, key: str, value: Any) -> None:
+    def setitem(self, target: object, key: str, value: object) -> None:
         self.stack.enter_context(patch.dict(target, {key: value}))
 
 
@@ -90,7 +95,7 @@ def held_still(release: Release | None = None, masked: bool = False) -> Iterator
 
 
 @cache
-def _identities(make: Callable[[tuple[str, ...]], Any], nodes: tuple[str, ...]) -> Any:
+def _identities(make: Callable[[tuple[str, ...]], object], nodes: tuple[str, ...]) -> object:
     """The same for every run that is compared."""
     return make(nodes)
 
@@ -101,8 +106,8 @@ def _hold_masks(held: Held, answers: bool) -> None:
 
     make, honest, keys = identity.made_up, Gate._masked_share, vars(run_masks)["X25519PrivateKey"]
 
-    def share(gate: Gate, *ignored: Any) -> Index:
-        honest(gate, *ignored)  # what it refuses is told
+    def masked_share(gate: Gate, share: Share | None, question: bytes, compute: Callable[[], Index]) -> Index:
+        honest(gate, share, question, compute)  # what it refuses is told
         assert gate.lattice is not None
         multiples: Index = np.rint(constant(gate.lattice, gate.width) / gate.lattice.g).astype(np.int64)
         return multiples
@@ -110,7 +115,7 @@ def _hold_masks(held: Held, answers: bool) -> None:
     held.setattr(identity, "made_up", lambda nodes: _identities(make, tuple(nodes)))
     held.setattr(keys, "generate", lambda: keys.from_private_bytes(os.urandom(32)))
     if answers:
-        held.setattr(Gate, "_masked_share", share)
+        held.setattr(Gate, "_masked_share", masked_share)
 
 
 # --- other data, of the same public shape ---
@@ -161,7 +166,7 @@ def others(raw: DocumentView) -> DocumentView:
     return LOADS if raw["problem"]["kind"] == "zones" else ROWS
 
 
-def with_data(setup: Any, name: str) -> Any:
+def with_data(setup: Any, name: str) -> object:
     """A prepared scenario whose devices have other data, and which is otherwise the same."""
     if name in ROWS:
         public = setup.public
@@ -174,7 +179,7 @@ def with_data(setup: Any, name: str) -> Any:
     return setup
 
 
-def loaded(setup: Any, zone: str) -> Any:
+def loaded(setup: Any, zone: str) -> bool | NDArray[np.bool_]:
     """Which of a zone's loads may be other than zero: that others are not is said to their owner alone."""
     from hushgrid.node.problems.power_flow.device import mask_of
 
@@ -204,33 +209,38 @@ def left_in(directory: Path) -> Seen:
 
 
 def seen(
-    directory: Path, raw: Any, *data: str, out: bool = False, release: Release | None = None, base: Any = None
+    directory: Path,
+    raw: DocumentView,
+    *data: str,
+    out: bool = False,
+    release: Release | None = None,
+    base: Path | None = None,
 ) -> Seen:
     """{what: value} of a run in this process: transcript, logs, outcomes, files, ledgers, its end.
 
     Over its own data, or those of a name; over several after each other, each a run on the same ledgers.
     """
-    transcript: list[tuple[Any, ...]] = []
+    transcript: list[tuple[object, ...]] = []
     logs: list[tuple[str, str]] = []
-    outcomes: list[tuple[Any, ...]] = []
+    outcomes: list[tuple[object, ...]] = []
     crashes: list[str] = []
     parts: Any = fleet
     prepare, member, hub = parts.prepare, parts.Member, parts.MemoryBroker
 
     class Transcript(hub):  # type: ignore[misc, valid-type]
-        def publish(self, publications: Any) -> None:
+        def publish(self, publications: Sequence[Publication]) -> None:
             transcript.extend(tuple(p) for p in publications)
             super().publish(publications)
 
-        def _deliver(self, delivery: Any) -> None:
+        def _deliver(self, delivery: Delivery) -> None:
             before = self.crashes
             super()._deliver(delivery)
             crashes.extend([delivery.dst] * (self.crashes - before))
 
-    def listened(*arguments: Any, **options: Any) -> Any:
+    def listened(*arguments: Any, **options: object) -> object:
         name = arguments[1].name
 
-        def record(outcome: Any, facts: Any) -> None:
+        def record(outcome: dict[str, Vector], facts: RunFacts) -> None:
             outcomes.append((name, wire.encode(outcome), facts._replace(age=None)))
 
         return member(*arguments, **options, log=lambda text: logs.append((name, text)), outcome=record)
@@ -246,7 +256,7 @@ def seen(
     return observed | left_in(directory)
 
 
-def _ended(directory: Path, raw: Any, out: bool, base: Any) -> Seen:
+def _ended(directory: Path, raw: DocumentView, out: bool, base: Path | None) -> Seen:
     """How a run ends, and what it returns."""
     scenario = raw if base is None else scenario_from(dict(raw), "scenario", base)
     try:
@@ -286,7 +296,9 @@ class Interference(NamedTuple):
     control: list[str]  #: what differs where the gates' own answers are released: the comparison can fail
 
 
-def interference(raw: DocumentView, base: Any = None, say: Callable[[str], None] = lambda text: None) -> Interference:
+def interference(
+    raw: DocumentView, base: Path | None = None, say: Callable[[str], None] = lambda text: None
+) -> Interference:
     """The standing test on a scenario. Raises InputError; whatever else ends a run is compared as well."""
     plain = {**raw, "run": {**raw.get("run", {}), "record": "summary"}}
     plain.pop("seed", None)

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hushgrid.broker.report import run_directory
 from hushgrid.kernels.algorithms.base import Rounds, Star, answers_in
@@ -99,7 +99,7 @@ def travelled(lines: Iterable[DocumentView], file: str) -> Iterator[tuple[RunPla
             yield plan, run, {node: answers(plan, node, len(numbers[run, node])) for node in plan.nodes}
 
 
-def recounted(body: Any) -> bool:
+def recounted(body: object) -> bool:
     """Whether a token goes around to be counted anew, which asks no gate."""
     return isinstance(body, Token) and body.leg.recount is True
 
@@ -125,7 +125,10 @@ def answers(plan: RunPlan, node: str, messages: int) -> int:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Ledger]:
-    """A copy of a ledger: opening a database, even to read it, would write beside it."""
+    """A copy of a ledger: opening a database, even to read it, would write beside it.
+
+    Raises InputError if there is no ledger at `path`.
+    """
     with tempfile.TemporaryDirectory(prefix="hushgrid-audit-") as scratch:
         copy = Path(scratch) / "copy.ledger"
         try:

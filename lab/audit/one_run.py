@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,7 +92,7 @@ def one_run(
     node: str | None = None,
     transport: str = "mqtt",
     broker: str = "auto",
-    base: Any = None,
+    base: Path | None = None,
     coins: np.random.Generator | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> OneRun:
@@ -144,7 +145,8 @@ def again_at_the_gate(first: OneRun, coins: Iterator[np.random.Generator]) -> It
 
     The gate's own clip, grid, sampler and release, the bounds and the number of guesses are those of `one_run`, and as
     many answers as its transcript told. Left out is what travels. That is the same for least squares alone, where a
-    canary pulls with all its strength at every point, so that every answer is about the same gradient.
+    canary pulls with all its strength at every point, so that every answer is about the same gradient. Raises
+    ValueError for another loss.
     """
     p, t, m = first.plan.problem, first.terms, first.canaries
     if p.objective.kind != "least-squares":
@@ -170,7 +172,7 @@ def again_at_the_gate(first: OneRun, coins: Iterator[np.random.Generator]) -> It
 
 
 def with_canaries(
-    raw: DocumentView, file: str, signs: Vector, node: str | None, base: Any
+    raw: DocumentView, file: str, signs: Vector, node: str | None, base: Path | None
 ) -> tuple[Document, list[tuple[Matrix, Vector]], int]:
     """The scenario over canaries, every node's rows, and the audited node's number. Raises InputError."""
     made = deepcopy(dict(raw))
@@ -210,7 +212,7 @@ def with_canaries(
 
 
 def nodes_of(network: Network | None, data: Any, file: str) -> int:
-    """How many nodes the scenario has, by its public numbers."""
+    """How many nodes the scenario has, by its public numbers. Raises InputError if they do not say."""
     n = network.build().n if network is not None else data.nodes or (len(data.files) if data.files else None)
     if n is None:
         raise InputError(f"{file}: problem.data.nodes: missing, expected the number of nodes")

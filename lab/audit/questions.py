@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from copy import deepcopy
 from math import inf
@@ -21,7 +21,7 @@ import numpy as np
 
 from hushgrid.kernels.errors import HushgridError, InputError, Refused
 from hushgrid.kernels.types import Document, DocumentView
-from hushgrid.lab.audit.answers import Quiet
+from hushgrid.lab.audit.answers import Ask, Quiet
 from hushgrid.lab.audit.audit import prepared
 from hushgrid.lab.audit.interference import others, with_data
 from hushgrid.node import wire
@@ -63,7 +63,9 @@ class Question(NamedTuple):
     same: bool  #: whether it is the same over all data sets
 
 
-def questions(raw: DocumentView, file: str = "scenario", node: str | None = None, base: Any = None) -> list[Question]:
+def questions(
+    raw: DocumentView, file: str = "scenario", node: str | None = None, base: Path | None = None
+) -> list[Question]:
     """What a device of the scenario says. Raises InputError."""
     scenario = scenario_from(deepcopy(dict(raw)), file, *(() if base is None else (base,)))
     if scenario.privacy is None or scenario.algorithm.variant != "guarded":
@@ -202,7 +204,7 @@ def gate_of(device: Any, plan: RunPlan) -> Gate:
     return ZoneGate(device.name, loss, plan.terms, Quiet(), Finite(), Forgetful())
 
 
-def asked_of_a_gate(plan: RunPlan) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+def asked_of_a_gate(plan: RunPlan) -> Iterator[tuple[str, Ask]]:
     """(in words, a question)."""
     t = plan.terms
     assert t is not None
@@ -214,7 +216,7 @@ def asked_of_a_gate(plan: RunPlan) -> Iterator[tuple[str, Callable[[Any], Any]]]
     def size(gate: Any) -> int:
         return int(gate.loss.columns if zones else gate.loss.size)
 
-    def put(name: str, *arguments: float) -> Callable[[Any], Any]:
+    def put(name: str, *arguments: float) -> Ask:
         return lambda gate: getattr(gate, name)(np.zeros(size(gate)), *arguments)
 
     for name in AT_A_POINT:
@@ -239,7 +241,7 @@ def asked_of_a_gate(plan: RunPlan) -> Iterator[tuple[str, Callable[[Any], Any]]]
     yield "one answer more than the cap", often
 
 
-def asked_for_a_sum(t: Terms) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+def asked_for_a_sum(t: Terms) -> Iterator[tuple[str, Ask]]:
     """The same of a gate that answers with its part of a sum, which depends on no point."""
     yield "statistic", lambda gate: gate.statistic()
     yield "exact_statistic", lambda gate: gate.exact_statistic()
@@ -252,7 +254,7 @@ def asked_for_a_sum(t: Terms) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     yield "one answer more than the cap", often
 
 
-def answer(gate: Gate, ask: Callable[[Any], Any]) -> tuple[bool, str]:
+def answer(gate: Gate, ask: Ask) -> tuple[bool, str]:
     """What a gate says to a question."""
     try:
         ask(gate)

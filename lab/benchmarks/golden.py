@@ -89,7 +89,7 @@ def runs() -> Iterator[tuple[str, Any, Document]]:
     yield "ladmm none", _scenario(ZONES, {"name": "ladmm", "rounds": 5, "variant": "none"}, None, None), {}
 
 
-def _scenario(problem: Any, algorithm: Any, privacy: Any, network: Any) -> Document:
+def _scenario(problem: object, algorithm: object, privacy: object, network: object) -> Document:
     raw = {"hushgrid": 1, "name": "golden", "seed": SEED, "problem": problem, "algorithm": algorithm}
     return raw | ({"privacy": privacy} if privacy else {}) | ({"network": network} if network else {})
 
@@ -118,7 +118,7 @@ def transcript(lines: list[Document]) -> dict[str, np.ndarray]:
     return {topic: np.frombuffer(b"".join(parts), np.uint8) for topic, parts in edges.items()}
 
 
-def _without_ids(message: Any) -> Any:
+def _without_ids(message: object) -> object:
     """A message without the ids of ledgers: 16 random bytes at the head of each mark that a member has seen."""
     match message:
         case bytes() if len(message) == 16:

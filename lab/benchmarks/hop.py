@@ -9,7 +9,6 @@ import time
 from contextlib import ExitStack, closing
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -45,7 +44,7 @@ def walk(hops: int, nodes: int, guarded: bool) -> Scenario:
     return small(nodes, guarded, name="recal", walk="hamiltonian", rounds=hops)
 
 
-def small(nodes: int, guarded: bool, **algorithm: Any) -> Scenario:
+def small(nodes: int, guarded: bool, **algorithm: object) -> Scenario:
     """A ring with little to compute, of FEATURES unknowns. Guarded, each answer spends and adds exact noise."""
     privacy = {"epsilon": 50.0, "adjacency": {"replace-one-record": {"clip": 1.0}}}
     return scenario_from(

@@ -287,7 +287,7 @@ def _diagonal(P: Floats) -> Any:
     return sparse.csc_matrix((P, np.arange(P.size), np.arange(P.size + 1)), shape=(P.size, P.size))
 
 
-def _qoco(cones: Cones, P: Floats) -> Any:
+def _qoco(cones: Cones, P: Floats) -> object:
     """QOCO (Chari, Acikmese, 2025): equalities A x = b apart from the cones h - G x."""
     qoco = import_module("qoco")
     A = cones.A.scipy()

@@ -9,9 +9,9 @@ import tempfile
 import time
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import paho.mqtt.client as paho
 
 from hushgrid.broker.coordinator.neighbours import NeighboursCoordinator
 from hushgrid.broker.servers.choose import start
@@ -170,11 +170,11 @@ class _Bare:
         self.client = bare_client(url, f"{prefix}-{i}", topics, self.hear)
         self.say("there")
 
-    def say(self, kind: str) -> Any:
+    def say(self, kind: str) -> paho.MQTTMessageInfo:
         topic = f"{self.prefix}/there/{self.i}" if kind == "there" else f"{self.prefix}/{self.i}"
         return self.client.publish(topic, self.t.to_bytes(4, "little") + self.rest, qos=1)
 
-    def hear(self, client: Any, data: Any, message: Any) -> None:
+    def hear(self, client: paho.Client, data: object, message: paho.MQTTMessage) -> None:
         if message.topic in self.far:
             self.far[message.topic] = int.from_bytes(message.payload[:4], "little")
         elif not self.t:

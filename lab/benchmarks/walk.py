@@ -20,6 +20,7 @@ from hushgrid.kernels.graphs import Network, random_walk
 from hushgrid.kernels.problems.losses import Kind, Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.randomness import counter_generator
+from hushgrid.kernels.types import Index, Matrix, Tensor, Vector
 from hushgrid.lab.benchmarks.common.measure import Row, Table, against, in_each_mode, print_rows, row, timed
 from hushgrid.lab.rollout.compiled import iadmm as whole_iadmm
 from hushgrid.lab.rollout.compiled import recal as whole_recal
@@ -74,12 +75,12 @@ def step(steps: int, repeats: int) -> list[Row]:
     ]
 
 
-def _bare(fs: list[Loss], nodes: Any) -> Callable[[], object]:
+def _bare(fs: list[Loss], nodes: Index) -> Callable[[], object]:
     """I-ADMM as fast as it was found to be written for this one size: z in registers, x = M (rho z + y + h)."""
     import numba
 
     @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
-    def loop(nodes: Any, z: Any, x: Any, y: Any, M: Any, h: Any, rho: float) -> None:
+    def loop(nodes: Index, z: Vector, x: Matrix, y: Matrix, M: Tensor, h: Matrix, rho: float) -> None:
         z0, z1, s, c = z[0], z[1], 1.0 / rho, 1.0 / x.shape[0]
         for k in range(nodes.size):
             i = nodes[k]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from hushgrid.broker.report.result import Result, Summary
 from hushgrid.kernels.errors import InputError
@@ -92,7 +93,7 @@ def frame(rows: Sequence[Mapping[str, str]], columns: Iterable[str], over: Seque
     return made
 
 
-def _typed(pandas: Any, name: str, texts: list[str], swept: bool) -> Series:
+def _typed(pandas: ModuleType, name: str, texts: list[str], swept: bool) -> Series:
     if swept or name not in (*WHOLE, *TEXT):
         for kind in (int, float) if swept else (float,):
             try:
@@ -105,7 +106,7 @@ def _typed(pandas: Any, name: str, texts: list[str], swept: bool) -> Series:
     return pandas.Series(texts, dtype="str")
 
 
-def needed(name: str) -> Any:
+def needed(name: str) -> ModuleType:
     """A module of the extra `sweep`. Raises InputError if it is not installed."""
     from importlib import import_module
 

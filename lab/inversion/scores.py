@@ -101,7 +101,7 @@ def ssim(image: Vector, true: Vector, shape: tuple[int, int]) -> float:
 
 def score(
     f: Declared, seen: Gradients | None, rows: Rows, true: Truth, shape: tuple[int, int] | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """A node's scores: lists over its recovered rows, and the relative errors of its gradients."""
     paired = pairs(f, rows, true)
     both = list(zip(paired.recovered, paired.true, strict=True))
@@ -127,7 +127,7 @@ def gradient_errors(f: Declared, seen: Gradients, true: Truth) -> list[float]:
     return errors
 
 
-def together(nodes: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def together(nodes: dict[str, dict[str, Any]]) -> dict[str, object]:
     """The scores of all nodes: medians, the worst PSNR, the share of labels that are right; and each node's."""
 
     def every(key: str) -> list[float]:

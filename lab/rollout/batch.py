@@ -16,7 +16,7 @@ from hushgrid.node.problems.plan import RunPlan
 
 #: Makes the gate of node i for some seeds. It is asked for and answers vectors of S d entries, d a seed.
 GateFactory = Callable[[int, Sequence[int]], Any]
-Reader = Callable[[RunPlan, Sequence[Any], bytes], Matrix]  #: steps the machines of a run to its end: (n, S d)
+Reader = Callable[[RunPlan, Sequence[object], bytes], Matrix]  #: steps the machines of a run to its end: (n, S d)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of what diverges

@@ -39,7 +39,7 @@ class Point(NamedTuple):
     why: str = ""  #: it is refused
 
 
-def axis(key: str, values: Iterable[Any]) -> Axis:
+def axis(key: str, values: Iterable[object]) -> Axis:
     """An axis. Raises InputError."""
     choices = tuple(values) if isinstance(values, Iterable) and not isinstance(values, str | Mapping) else ()
     if not key or not choices:
@@ -62,9 +62,9 @@ def axis_of(text: str) -> Axis:
         raise error if str(error).startswith("--over") else InputError(f"--over {text}: {error}") from None
 
 
-def axes_of(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+def axes_of(texts: Sequence[str]) -> dict[str, tuple[object, ...]]:
     """Several such, the values by key. Raises InputError."""
-    by_key: dict[str, tuple[Any, ...]] = {}
+    by_key: dict[str, tuple[object, ...]] = {}
     for text in texts:
         read = axis_of(text)
         if read.key in by_key:
@@ -81,7 +81,7 @@ def listed(points: Sequence[DocumentView]) -> tuple[list[Axis], list[tuple[int, 
     keys = list(points[0]) if points else []
     if not keys or any(list(point) != keys for point in points):
         raise InputError("over: found points of no keys or of different keys, expected the same keys in each")
-    values: dict[str, list[Any]] = {key: [] for key in keys}
+    values: dict[str, list[object]] = {key: [] for key in keys}
     for key, point in product(keys, points):
         if point[key] not in values[key]:
             values[key].append(point[key])
@@ -91,11 +91,11 @@ def listed(points: Sequence[DocumentView]) -> tuple[list[Axis], list[tuple[int, 
     return [axis(key, values[key]) for key in keys], choices
 
 
-def _labels(values: Sequence[Any]) -> tuple[str, ...]:
+def _labels(values: Sequence[object]) -> tuple[str, ...]:
     """Sections go by their `name` or `kind`, and by what else tells them from others of that name."""
     sections = [v for v in values if isinstance(v, Mapping)]
 
-    def label(value: Any) -> str:
+    def label(value: object) -> str:
         if not isinstance(value, Mapping):
             return value if isinstance(value, str) else json.dumps(value)
         title = next((str(value[key]) for key in ("name", "kind") if key in value), "")
@@ -124,8 +124,8 @@ def points(
 ) -> list[Point]:
     """The combinations in `choices` [every one, the last axis the quickest], each checked as `hushgrid check` would.
 
-    A value that does not fit its key's type is an InputError; a combination that is refused for another reason is a
-    point that says why. If none is left, InputError.
+    A combination that is refused is a point that says why. Raises InputError if a value does not fit its key's type,
+    or no combination is left.
     """
     if (runs := (prod(len(a.values) for a in axes) if choices is None else len(choices)) * seeds) > MOST:
         raise InputError(f"--over: found {runs} runs, expected at most {MOST}")

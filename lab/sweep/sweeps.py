@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -41,7 +41,7 @@ SHARED = 1 << 30  #: bytes of rows that are sent to the workers; they read what 
 
 def sweep(
     scenario: DocumentView | str | Path,
-    over: Mapping[str, Iterable[Any]] | Sequence[DocumentView],
+    over: Mapping[str, Iterable[object]] | Sequence[DocumentView],
     seeds: int | Iterable[int] = 20,
     *,
     set: DocumentView | None = None,

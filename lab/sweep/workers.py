@@ -40,7 +40,7 @@ MALLOC = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 28}
 #: dask's own pages, which it always serves: on this machine alone, at any port that is free.
 LOOPBACK = {"dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
 
-Measure = Mapping[str, Callable[[Result], Any]]
+Measure = Mapping[str, Callable[[Result], object]]
 
 
 class RunTask(NamedTuple):
@@ -59,7 +59,7 @@ _HERE: WeakValueDictionary[str, Cache] = WeakValueDictionary()
 class Common(WorkerPlugin):  # type: ignore[misc]
     """What the runs of one sweep have in common, at each worker, those that join later among them."""
 
-    def __init__(self, rows: Mapping[bytes, Any], measure: Measure, local: bool, cache: Cache | None = None) -> None:
+    def __init__(self, rows: Mapping[bytes, object], measure: Measure, local: bool, cache: Cache | None = None) -> None:
         """local: the workers are this program's processes. cache: what earlier sweeps of this process have loaded."""
         self.name = f"hushgrid-{secrets.token_hex(6)}"
         self.rows, self.measure = dict(rows), dict(measure)
@@ -68,7 +68,7 @@ class Common(WorkerPlugin):  # type: ignore[misc]
             _HERE[self.name] = cache
 
     def setup(self, worker: Any) -> None:
-        """At a worker, when the sweep begins or when it joins."""
+        """At a worker, when the sweep begins or when it joins. Raises InputError if its version of hushgrid differs."""
         if (installed := version("hushgrid")) != self.version:
             raise InputError(f"{worker.address}: found hushgrid {installed}, expected {self.version} as here")
         plug(self.plugins, "--plugin")
@@ -152,7 +152,7 @@ def engine(workers: int | None, url: str | None, common: Common) -> Iterator[Eng
 @contextmanager
 def _client(workers: int | None, url: str | None) -> Iterator[tuple[Client, str]]:
     if url is None:
-        local: dict[str, Any] = {"processes": True, "n_workers": workers, "host": "127.0.0.1", "memory_limit": 0}
+        local: dict[str, object] = {"processes": True, "n_workers": workers, "host": "127.0.0.1", "memory_limit": 0}
         if workers is None:
             local = {"processes": False, "n_workers": 1, "memory_limit": 0}
         with (

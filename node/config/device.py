@@ -85,7 +85,10 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
 
 
 def load_device(path: Path) -> DeviceConfig:
-    """A node's configuration; its relative paths are relative to the file."""
+    """A node's configuration; its relative paths are relative to the file.
+
+    Raises InputError if a key is wrong, contradicts another, or belongs to a simulation.
+    """
     raw = unwrapped(read_yaml(path), "node", path)
     for key in ("seed", "variant", "published", "none", "truth", "simulated"):
         if key in raw:

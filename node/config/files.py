@@ -15,7 +15,10 @@ from hushgrid.node.schema.sections import Section, Tls
 
 
 def unwrapped(raw: Document, key: str, path: Path) -> Document:
-    """What stands under `node:` or `coordinator:`, which is then the file's only key; else the file itself."""
+    """What stands under `node:` or `coordinator:`, which is then the file's only key; else the file itself.
+
+    Raises InputError if another key stands beside it.
+    """
     if not isinstance(raw.get(key), dict):
         return raw
     for other in raw:

@@ -110,7 +110,10 @@ def _with_files(privacy: Privacy, kind: Kind, base: Path) -> Privacy:
 
 
 def scenario_from(raw: Document, file: str = "scenario", base: Path = Path()) -> Scenario:
-    """A scenario from its mapping; relative paths in it are relative to `base`."""
+    """A scenario from its mapping; relative paths in it are relative to `base`.
+
+    Raises InputError if a key is wrong, or contradicts another.
+    """
     algorithm = raw.get("algorithm")
     if isinstance(algorithm, dict) and not registry.is_known(algorithm.get("name")):
         known = ", ".join(registry.ALGORITHMS)

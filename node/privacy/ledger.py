@@ -267,6 +267,12 @@ class Ledger:
         """Which of its owner's data the device holds: a gate repeats an answer for the same version only."""
         return self.spends.data_version
 
+    @property
+    def data_age(self) -> float | None:
+        """Running time since that version was declared, s; None if that is not known. No function of the data."""
+        declared = self.spends.declared
+        return None if declared is None else max(self.spends.running - declared, 0.0)
+
     def new_data(self) -> int:
         """The owner's word that the data are new. Returns their version."""
         with self.tables.transaction():

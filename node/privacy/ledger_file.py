@@ -44,6 +44,7 @@ _FAULTS = {
 }
 
 
+Column = str | bytes | int | float | None  #: a value as SQLite has it
 BEFORE = "-before"  #: how the copy ends that is kept when a ledger gets a newer format
 ROOM = 64 << 10  #: bytes that SQLite wants beside a ledger to open it
 
@@ -214,7 +215,7 @@ class LedgerFile:
                 f"{self.path}: {_fault(self.path, error)}, expected to write the ledger: nothing was released"
             ) from None
 
-    def ask(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+    def ask(self, query: str, values: Sequence[Column] = ()) -> list[Any]:
         """The rows that answer a query."""
         with self.failing():
             return self.db.execute(query, values).fetchall()
@@ -223,7 +224,7 @@ class LedgerFile:
         """A single value of the ledger, by its name; None if there is none."""
         return next((value for (value,) in self.ask("SELECT value FROM meta WHERE key = ?", (key,))), None)
 
-    def set(self, **values: Any) -> None:
+    def set(self, **values: Column) -> None:
         """Inside a transaction."""
         self.db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
 
@@ -238,7 +239,7 @@ class LedgerFile:
                 copy.execute("PRAGMA synchronous = OFF")
                 copy.execute("DELETE FROM meta WHERE key IN ('open', 'log')")
                 _without_keys(copy)
-                copy.execute("UPDATE meta SET value = 0.0 WHERE key = 'ran'")
+                copy.execute("UPDATE meta SET value = 0.0 WHERE key IN ('ran', 'declared')")
                 for table in ("spend", "past"):
                     copy.execute(f"UPDATE {table} SET ran = 0.0")
 

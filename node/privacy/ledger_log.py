@@ -36,7 +36,7 @@ from msgspec import Struct
 
 from hushgrid.node.durable import sync_folder
 from hushgrid.node.peer_marks import Peer
-from hushgrid.node.privacy.ledger_file import LedgerFailed, LedgerFile
+from hushgrid.node.privacy.ledger_file import Column, LedgerFailed, LedgerFile
 from hushgrid.node.privacy.ledger_rows import Spend
 
 BLOCK = 4096  #: bytes; no sector of a disk is larger
@@ -255,7 +255,7 @@ class Tables:
 
     # --- rows ---
 
-    def ask(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+    def ask(self, query: str, values: Sequence[Column] = ()) -> list[Any]:
         """The rows that answer a query."""
         self.checkpoint()
         return self.file.ask(query, values)
@@ -265,7 +265,7 @@ class Tables:
         self.checkpoint()
         return self.file.meta(key)
 
-    def set(self, **values: Any) -> None:
+    def set(self, **values: Column) -> None:
         """Inside a transaction."""
         self.file.set(**values)
 
@@ -313,7 +313,7 @@ class Tables:
         self._torn_now = True
 
     def append(self, record: Record) -> bool:
-        """Appends a record. False if it belongs into the tables."""
+        """Appends a record. False if it belongs into the tables. Raises LedgerFailed if the disk does not take it."""
         log = self.log
         if log is None or not self.file.durable or self._torn_now:
             return False

@@ -49,6 +49,7 @@ def create(path: Path, node: str, durable: bool) -> None:
     """Makes a new ledger, under its name only once it is whole; one that is there already stays.
 
     It is made without a write-ahead log, so that whatever is later copied of it has its tables and its identity.
+    Raises InputError if a log stands there without its ledger.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _alone(path.parent):

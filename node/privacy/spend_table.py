@@ -84,6 +84,8 @@ class SpendTable:
         self.price = Price.unpacked(tables.meta("price"))  #: of all spends
         #: which of its owner's data the device holds: a gate repeats an answer for the same version only
         self.data_version: int = int(tables.meta("data_version"))
+        #: running time, s, when it was declared; None: a release that did not note it has declared it
+        self.declared: float | None = 0.0 if self.data_version == 1 else tables.meta("declared")
         self._ran: float = max(tables.meta("ran"), last[1] or 0.0, past[1] or 0.0)
         self._began = self._clock()
 
@@ -323,7 +325,7 @@ class SpendTable:
 
     def new_version(self) -> int:
         """Inside a transaction. An answer about an earlier version is repeated no more, so it takes no room."""
-        self.tables.set(data_version=self.data_version + 1)
+        self.tables.set(data_version=self.data_version + 1, declared=self.running)
         self.db.execute("DELETE FROM answer")
         self.db.execute("DELETE FROM total WHERE scope = ?", (VERSION,))
         return self.data_version + 1
@@ -331,7 +333,7 @@ class SpendTable:
     def begin_version(self, version: int) -> None:
         """After that transaction."""
         self._forget(VERSION)
-        self.data_version = version
+        self.data_version, self.declared = version, self.tables.meta("declared")
 
     # --- rows ---
 

@@ -76,7 +76,7 @@ class Feed(Protocol):
         """The topics that a source's topic stands for, and what each of them carries."""
         ...
 
-    def receive(self, slot: Slot, document: Any, place: str) -> Part:
+    def receive(self, slot: Slot, document: object, place: str) -> Part:
         """The values in one message."""
         ...
 
@@ -115,7 +115,7 @@ def unpack(blob: bytes) -> Values:
         raise InputError("found other bytes, expected values") from None
 
 
-def document_of(text: bytes, place: str) -> Any:
+def document_of(text: bytes, place: str) -> object:
     """JSON as it stands in a message or a file. Raises InputError."""
     try:
         return json.loads(text.decode("utf-8"), parse_constant=_constant)
@@ -127,7 +127,7 @@ def _constant(word: str) -> float:
     raise ValueError(word)
 
 
-def value_at(document: Any, path: str | None, place: str) -> Any:
+def value_at(document: object, path: str | None, place: str) -> object:
     """What stands in a document at a path, e.g. power.active or phases.0. Raises InputError if nothing does."""
     for key in path.split(".") if path else ():
         if isinstance(document, dict) and key in document:
@@ -139,7 +139,7 @@ def value_at(document: Any, path: str | None, place: str) -> Any:
     return document
 
 
-def number_of(entry: Any, place: str) -> float:
+def number_of(entry: object, place: str) -> float:
     """A number, or a text that is one. Raises InputError; a number beyond all floats is infinite, as its text says."""
     if isinstance(entry, bool) or not isinstance(entry, int | float | str):
         raise InputError(f"{place}: found no number, expected one")

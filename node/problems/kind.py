@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -57,6 +57,21 @@ class RunFacts(NamedTuple):
     quality: str | None  #: the coordinator's verdict, if it says so
     version: int  #: of the device's data
     age: float | None  #: s of running time since the data of this version were read; None if the device does not know
+    problem: Public | None = None  #: the public part of the run's problem
+
+
+#: The error of a model x (d,) on public rows that nobody has learned from; None if the model is not finite.
+Tests = Callable[[Vector], float | None]
+
+
+class Ended(NamedTuple):
+    """How a run around a coordinator has ended there: what its view is made of, all of it from messages."""
+
+    state: Any  #: the coordinator's last state
+    z: Mapping[str, Vector]  #: what each member said last of what it shares
+    residual: float | None  #: consensus residual of the last round
+    met: bool  #: whether `run.stop` was met
+    tests: Tests | None  #: of models, if the scenario names rows for it
 
 
 FEW = 1024  #: numbers of an outcome that a JSON document has; more stand in an archive only
@@ -72,6 +87,7 @@ class SiteOutcome(NamedTuple):
     body: Document  #: keys of a JSON document
     archive: bytes | None = None  #: the same as a file of its own format
     why: str = ""  #: why the device does not take it, and keeps the last one; "" if it does
+    tariff: Document | None = None  #: prices and limits of the time to come, where there are any
 
 
 def archive_of(outcome: dict[str, Vector]) -> bytes:
@@ -270,8 +286,13 @@ class Renewal(Protocol):
         ...
 
 
-class Kind(ABC):
-    """A kind of problem."""
+S = TypeVar("S", bound=Section)
+P = TypeVar("P", bound=Public)
+D = TypeVar("D", bound=Device)
+
+
+class ProblemKind(ABC, Generic[S, P, D]):
+    """A kind of problem: its scenario sections S, its public part P, its devices D."""
 
     name: ClassVar[str]  #: its name in a plan
     #: the name of the kind whose devices take part, in a device's birth; "": its own. A device of rows can be asked for
@@ -307,7 +328,7 @@ class Kind(ABC):
         """Whether an algorithm solves it."""
         return algorithm.pattern in self.patterns and self.sharing in algorithm.sharing
 
-    def check(self, problem: Any, algorithm: Algorithm, file: str) -> None:
+    def check(self, problem: S, algorithm: Algorithm, file: str) -> None:
         """Raises InputError unless the algorithm solves this problem."""
         if not self.solved_by(algorithm):
             tag, known = problem.__struct_config__.tag, " or ".join(self.algorithms)
@@ -317,11 +338,11 @@ class Kind(ABC):
         """An adjacency with the files that it names found, relative to `base`, and read. Raises InputError."""
         return adjacency
 
-    def check_questions(self, problem: Any, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
+    def check_questions(self, problem: S, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
         """Raises InputError unless a gate can answer what the algorithm asks."""
         return None
 
-    def question(self, problem: Any) -> Question:
+    def question(self, problem: P) -> Question:
         """What the public part of a plan asks about a device's data. A kind with several tags says which it is."""
         (tag,) = self.tags
         return Question(tag)
@@ -330,7 +351,7 @@ class Kind(ABC):
         """Whether a device whose owner declares such labels can be asked about the problem of this tag."""
         return True
 
-    def reveals(self, entry: AllowedProblem, device: Any) -> str:
+    def reveals(self, entry: AllowedProblem, device: D) -> str:
         """What the answers to a question may tell of a device's data, in a few words, from public numbers."""
         return "what its noise does not hide of its data"
 
@@ -343,7 +364,7 @@ class Kind(ABC):
         """The unit of privacy: what its noise hides, in a few words, for README's table."""
 
     @abstractmethod
-    def located(self, problem: Any, network: Network | None, networked: bool, base: Path, file: str) -> Any:
+    def located(self, problem: S, network: Network | None, networked: bool, base: Path, file: str) -> S:
         """The problem with its relative paths made relative to `base`.
 
         `networked`: whether its nodes will send messages to each other. Raises InputError if it lacks a network that it
@@ -358,7 +379,7 @@ class Kind(ABC):
     def device(self, owner: DeviceFile, path: str) -> Device:
         """A real device with its own data, read now. Raises InputError if they are wrong. `path`: the device's file."""
 
-    def gate(self, device: Any, plan: Plan, noise: NoiseSource, budget_check: BudgetCheck) -> Gate:
+    def gate(self, device: D, plan: Plan, noise: NoiseSource, budget_check: BudgetCheck) -> Gate:
         """The gate, in a run of this kind, of a device of the kind `devices`. Raises InputError if the plan's terms
         cannot be met.
         """
@@ -369,17 +390,20 @@ class Kind(ABC):
         raise InputError(f"{path}: source: found a section, expected none ({self.name})")
 
     @abstractmethod
-    def outcome(self, device: Any, state: Path) -> Outcome:
+    def outcome(self, device: D, state: Path) -> Outcome:
         """The function that stores a run's outcome on this device, in the directory `state`."""
 
-    def site_outcome(self, device: Any, outcome: dict[str, Vector]) -> SiteOutcome:
-        """An outcome for other programs on the site: vectors of few numbers, by name."""
+    def site_outcome(self, device: D, outcome: dict[str, Vector], problem: P, now: float) -> SiteOutcome:
+        """An outcome for other programs on the site: vectors of few numbers, by name.
+
+        problem: that of the run (`Public`). now: the time of the machine's clock, s.
+        """
         few = sum(v.size for v in outcome.values()) <= FEW
         return SiteOutcome(
             {"model": {name: v.tolist() for name, v in outcome.items()} if few else None}, archive_of(outcome)
         )
 
-    def own_report(self, device: Any, state: Path) -> list[str]:
+    def own_report(self, device: D, state: Path) -> list[str]:
         """What the last outcome in `state` is worth at the device's own data: lines for its owner alone.
 
         Raises InputError if there is no outcome, or this kind has nothing to say of one.
@@ -391,16 +415,22 @@ class Kind(ABC):
         """The data section of a device's file, in a few words."""
 
     @abstractmethod
-    def hidden(self, owner: DeviceFile, device: Any, adjacency: Adjacency) -> list[str]:
+    def hidden(self, owner: DeviceFile, device: D, adjacency: Adjacency) -> list[str]:
         """What the owner's adjacency hides, in words, from public numbers. One line an entry."""
 
     @abstractmethod
-    def on_devices(self, problem: Any) -> str | None:
+    def on_devices(self, problem: S) -> str | None:
         """Why real devices cannot solve this problem, whose data are with the program that makes the plan; None if they
         can.
         """
 
-    def left_out(self, problem: Any) -> list[str]:
+    def tests(self, problem: S, public: P) -> Tests | None:
+        """What tells how good a model is on public rows, from a scenario's problem and its public part; None if nothing
+        does. Raises InputError.
+        """
+        return None
+
+    def left_out(self, problem: S) -> list[str]:
         """What its data hold and the problem has not, a line each."""
         return []
 
@@ -414,12 +444,15 @@ class Kind(ABC):
         """
         return None
 
-    def among(self, plan: Any, present: Sequence[str]) -> Any:
+    def among(self, plan: P, present: Sequence[str]) -> P:
         """The public part of the same problem without the nodes that are not there. Raises InputError if it needs
         them.
         """
         raise InputError(f"found {', '.join(present)} there, expected {', '.join(plan.nodes)}")
 
-    def source(self, problem: Any) -> str:
+    def source(self, problem: S) -> str:
         """Where a coordinator finds the public data that no plan carries; "" if there are none."""
         return ""
+
+
+Kind = ProblemKind[Any, Any, Any]  #: whichever

@@ -24,7 +24,7 @@ from hushgrid.kernels.ranges import EDGES, NODES, Digest, Lipschitz, Node, Seed
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.gate import Expiry, Gate
 from hushgrid.node.problems import masking
-from hushgrid.node.problems.kind import Device, DeviceFile, Kind, Outcome, Plan, ScenarioSections
+from hushgrid.node.problems.kind import D, Device, DeviceFile, Outcome, P, Plan, ProblemKind, S, ScenarioSections
 from hushgrid.node.problems.machines import machine_of, place
 from hushgrid.node.schema.sections import Adjacency, Privacy
 from hushgrid.node.wire import SMALL
@@ -52,7 +52,7 @@ class Wiring(NamedTuple):
     walk_seed: int | None
 
 
-def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, Any]:
+def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, object]:
     """What changes in the public part of a problem over a graph if these nodes alone take part: fields by name.
 
     Raises InputError if they are not connected among themselves, or the walk is given.
@@ -67,7 +67,7 @@ def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, Any]:
     edges = [(place[a], place[b]) for a, b in plan.edges if a in place and b in place]
     graph = Graph.from_edges(len(members), edges)
     numbers = [routes.index(plan.nodes[i]) for i in members]
-    fields: dict[str, Any] = {"L": [plan.L[i] for i in members], "edges": edges, "present": numbers}
+    fields: dict[str, object] = {"L": [plan.L[i] for i in members], "edges": edges, "present": numbers}
     if plan.route:
         cycle = cyclic_route(graph)
         fields |= {"route": list(cycle.nodes), "route_is": cycle.kind}
@@ -298,14 +298,14 @@ class GraphNode(ABC):
         return made, gate
 
 
-class GraphKind(Kind):
+class GraphKind(ProblemKind[S, P, D]):
     """A kind of problem over a graph, in simulation only until a subclass overrides the methods for real devices."""
 
     patterns: ClassVar[tuple[Pattern, ...]] = ("token", "neighbours")
     sharing: ClassVar[Sharing] = "copies"
     records: ClassVar[bool] = True
 
-    def located(self, problem: Any, network: Network | None, networked: bool, base: Path, file: str) -> Any:
+    def located(self, problem: S, network: Network | None, networked: bool, base: Path, file: str) -> S:
         tag = problem.__struct_config__.tag
         if network is None and networked:
             raise InputError(f"{file}: network: missing, expected a section (problem.kind: {tag})")
@@ -313,7 +313,7 @@ class GraphKind(Kind):
             raise InputError(f"{file}: network: found a section, expected none (all messages go by the coordinator)")
         return problem
 
-    def check_questions(self, problem: Any, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
+    def check_questions(self, problem: S, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
         """Raises InputError unless gradients are asked under replace-one-record, which is what its gate answers."""
         if algorithm.asks() == "minimiser" or str(privacy.adjacency) != "replace-one-record":
             raise InputError(
@@ -330,14 +330,14 @@ class GraphKind(Kind):
     def device(self, owner: DeviceFile, path: str) -> Device:
         raise InputError(f"{path}: data: found data of kind {self.name}, expected a kind that is not simulated only")
 
-    def outcome(self, device: Any, state: Path) -> Outcome:
+    def outcome(self, device: D, state: Path) -> Outcome:
         return lambda vectors, facts: None
 
     def data_words(self, data: Any) -> str:
         return self.name
 
-    def hidden(self, owner: DeviceFile, device: Any, adjacency: Adjacency) -> list[str]:
+    def hidden(self, owner: DeviceFile, device: D, adjacency: Adjacency) -> list[str]:
         return [f"hidden: {adjacency}"]
 
-    def on_devices(self, problem: Any) -> str | None:
+    def on_devices(self, problem: S) -> str | None:
         return f"problem.kind: found {self.name}, expected a kind that is not simulated only"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from hushgrid.node.schema.sections import Allow, Budget
 from hushgrid.node.site.data_source import DataSource, data_source_of
 from hushgrid.node.site.local_link import LocalEnd
 from hushgrid.node.site.publisher import Publisher, Sinks, ends_of
-from hushgrid.node.transport.certificate import days_of
+from hushgrid.node.transport.certificate import OwnCertificate, days_of
 from hushgrid.node.transport.link import Link
 
 #: Keys whose change is one line of the log; that of data, budget and allow says more.
@@ -47,6 +48,7 @@ class Service:
         self.config, self.path, self.member, self.link, self.data_source = config, path, member, link, data_source
         self.publisher, self.signals = publisher, signals
         self.unit, self.reporter = Unit(), Reporter(config, member, link)
+        self.certificate = self.reporter.certificate = OwnCertificate(config.tls)
         self.ends: list[LocalEnd] = []  #: of local connections, that the loop drives now
         self._greeted = False
 
@@ -58,13 +60,16 @@ class Service:
             serve_all(pairs, self, self.signals, lambda: self.publisher.wait)
 
     def __call__(self) -> bool:
-        """What is due besides the run, at every turn of the loop. Whether there are other local connections now."""
-        if self.signals.reload:
+        """What is due besides the run, at every turn of the loop. Whether there are other connections now."""
+        asked = self.signals.reload
+        if asked:
             self.signals.reload = False
             with self.unit.reloading():
                 self._reload()
             if ends_of(self.data_source, self.publisher) != self.ends:
                 return True
+        if (asked or time.time() >= self.certificate.looks_at) and self._renewed():
+            return True
         if not self._greeted and self.link.connects:
             self._greeted = True
             url, session = self.config.broker, self.member.session
@@ -92,6 +97,21 @@ class Service:
         else:
             self._take(config, data_source, sinks)
         self.data_source.look()
+
+    def _renewed(self) -> bool:
+        """Connects again by a certificate that has been renewed: if its owner asks, or once the old one's last day has
+        come.
+        """
+        try:
+            if not self.link.connected or not self.certificate.replaced(time.time()):
+                return False
+        except InputError as error:
+            self.member.log(Warned(f"its certificate stays as it was: {error}"))
+            return False
+        self.member.log("its certificate has been renewed: it connects again")
+        self.link.close(forget=False)
+        self.link.open()
+        return True
 
     def _take(self, config: DeviceConfig, data_source: DataSource, sinks: Sinks) -> None:
         """What the file says holds from now on: of data, from the next run on."""

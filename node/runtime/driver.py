@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 import numpy as np
 from msgspec import Struct
@@ -52,7 +52,7 @@ def stored_as(message: type) -> str:
     return _FIRST_NAMES.get(message.__name__, message.__name__)
 
 
-def epoch_of(body: Any) -> int:
+def epoch_of(body: object) -> int:
     """The epoch of a message: a token's own; messages of rounds have epoch 0."""
     return getattr(body, "epoch", 0)
 
@@ -90,7 +90,7 @@ class Driver:
         #: (messages, bytes) with iterates; resends and other messages are not counted
         self.sent = self.taken = (0, 0)
         self.observe: Callable[[Driver], None] | None = None  #: simulation's trace, called after each commit
-        self.round_of: Callable[[Any], tuple[int, float | None] | None] | None = (
+        self.round_of: Callable[[object], tuple[int, float | None] | None] | None = (
             None  #: from the machine's state: (last complete round, its residual), or None
         )
         stored = ledger.runs.find(run)

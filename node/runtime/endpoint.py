@@ -56,6 +56,7 @@ class Endpoint(ABC):
     def __init__(self, name: str, fleet: str, ledger: Ledger, log: Callable[[str], None] = lambda _: None) -> None:
         self.name, self.topics, self.ledger, self.log = name, Topics(fleet), ledger, log
         self.session = ledger.runs.new_session()
+        self.instance: wire.Instance | None = None  #: of a coordinator of devices, beside which there may be another
         self.dropped: Counter[str] = Counter()  #: messages that were dropped, by reason
         self.clock = Clock()
         self._retry, self._due = RETRY_S[0], 0.0
@@ -71,7 +72,7 @@ class Endpoint(ABC):
     @property
     def will(self) -> tuple[str, bytes]:
         """The topic and payload that the broker publishes, retained, if the connection breaks."""
-        return self.topics.state(self.name), wire.encode(Death(self.session))
+        return self.topics.state(self.name), wire.encode(Death(self.session, self.instance))
 
     @property
     def retained(self) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hushgrid.kernels.errors import printable
 from hushgrid.node.log import Warned
@@ -130,7 +131,7 @@ class _Connection:
         self.ticked = -inf  #: when the endpoint was last told the time
         self.life = -1  #: `connects` then: if it is another now, the broker could not be heard meanwhile
         self.unrested = 0  #: messages since then
-        self.sock: Any = None  # with fd and events: as the poller knows them
+        self.sock: socket.socket | None = None  # with fd and events: as the poller knows them
         self.fd = self.events = 0
         endpoint.on_tick(endpoint.clock.time)  # it is told the time before anything happens; nothing is due yet
         link.open()

@@ -78,6 +78,7 @@ class Member(Endpoint):
         self.last: tuple[bytes, bytes] | None = None  #: (run, payload) of the last join, refusal or farewell, to repeat
         self.over: Progress | None = None  #: the run that ended last, as the coordinator says: with its rounds
         self.refusal = ""  #: why the last refusal of this session was, as a code
+        self.refusals = 0  #: how many there were in this session
         self.days: Callable[[], int | None] = lambda: None  #: until its certificate ends
         self.consents = 0  #: how often its owner has changed in this session what it agrees to
         self.ended = 0  #: runs that have ended here, or were refused, in this session
@@ -294,7 +295,7 @@ class Member(Endpoint):
 
     def _refuse(self, run: bytes, body: Refuse) -> list[Publication]:
         """Refuses a run, now and whenever it is announced again in this session."""
-        self.ended += 1
+        self.ended, self.refusals = self.ended + 1, self.refusals + 1
         payload = wire.encode(Envelope(run, 0, 0, self.ledger.mark, body))
         stored = self.ledger.runs.find(run)
         if stored is not None:  # it was joined once, so the refusal is stored
@@ -317,7 +318,7 @@ class Member(Endpoint):
         """The run is over here, because a step failed. What was drawn is paid, and the network gets one sentence."""
         assert self.driver is not None
         run, self.driver = self.driver.run, None
-        self.refusal, self.ended = failed.refuse.kind, self.ended + 1
+        self.refusal, self.ended, self.refusals = failed.refuse.kind, self.ended + 1, self.refusals + 1
         self.last, self._ended = (run, failed.payload), True
         self.log(Warned(f"run {run.hex()[:8]} ended here: {printable(failed.detail, LINE)}"))
         return [self._edge(failed.payload)]

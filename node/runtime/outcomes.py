@@ -41,6 +41,7 @@ class Outcomes:
             quality=finish.quality or None if finish else None,
             version=version,
             age=self.age() if version == self.ledger.data_version else None,
+            problem=plan.problem,
         )
         try:
             remark = self.outcome(cast(Keeping, driver.machine).outcome(), facts)

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from math import inf
+
+import msgspec
+from msgspec import Struct
 
 from hushgrid.kernels.errors import HushgridError
 from hushgrid.node import status
 from hushgrid.node.config.device import DeviceConfig
+from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
 from hushgrid.node.privacy.ledger_rows import StoredRun
 from hushgrid.node.privacy.renewal import BudgetStatus, budget_status
 from hushgrid.node.privacy.spend_table import boottime
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.status import Status
+from hushgrid.node.transport.certificate import OwnCertificate
 from hushgrid.node.transport.link import Link
 from hushgrid.node.versions import RUNNING
 from hushgrid.node.wire import WIRE
+
+REFUSAL = "last refusal"  #: of the ledger's notes
+KEEP_S = 60.0  #: between two refusals that are remembered over restarts
+
+
+class Refusal(Struct, frozen=True):
+    """The last time that the device has refused, in this session or an earlier one."""
+
+    code: str  #: the rule; "": never
+    at: float  #: s since 1970, by its clock
 
 
 class Reporter:
@@ -24,28 +41,48 @@ class Reporter:
     def __init__(self, config: DeviceConfig, member: Member, link: Link) -> None:
         self.config, self.member, self.link = config, member, link
         self.since = boottime()  #: s of running time: its clock may be set later, as after a boot in 1970
+        self.certificate = OwnCertificate(None)  #: of the link
         self._said: tuple[object, ...] = ()
+        self._refusals = 0  #: of this session
+        self._refusal, self._kept = _last_refusal(member.ledger), True
+        self._keep_at = -inf  #: when the ledger may be written next: plans alone must not keep its disk busy
 
     def __call__(self) -> None:
         """At every turn of the loop: says it again if something is another now."""
         member, link = self.member, self.link
+        if member.refusals != self._refusals:
+            self._refusals = member.refusals
+            self._refusal, self._kept = Refusal(member.refusal, time.time()), False
+        if not self._kept and boottime() >= self._keep_at:
+            self._keep()
         now = (link.connects, member.driver, member.ended, member.over, member.budget)
         if now != self._said and link.connected:
+            if now[0] != (self._said or (0,))[0]:
+                self.certificate.take(time.time())
             self._said = now
             self.publish()
 
     def publish(self, state: status.State | None = None) -> None:
         """Says it now. `state`: another than the member's own."""
+        if state == "off" and not self._kept:
+            self._keep()
         payload = status.encode(self.status(state))
         self.link.send([(self.member.topics.status(self.member.name), payload, True)])
+
+    def _keep(self) -> None:
+        """Remembers the last refusal over restarts; what a disk that fails loses is a line for whoever watches."""
+        self._kept, self._keep_at = True, boottime() + KEEP_S
+        with suppress(LedgerFailed):
+            self.member.ledger.keep_note(REFUSAL, msgspec.json.encode(self._refusal))
 
     def status(self, state: status.State | None = None) -> Status:
         """What is public of the device."""
         member, ledger = self.member, self.member.ledger
         stored, now = ledger.runs.last(), time.time()
         expiring = member.device.until is not None
-        budget = budget_status(ledger, member.budget or self.config.budget, expiring=expiring)
-        plan, over = _plan(stored), member.over
+        limits = member.budget or self.config.budget
+        budget = budget_status(ledger, limits, expiring=expiring)
+        plan, over, age = _plan(stored), member.over, ledger.data_age
         return Status(
             node=member.name,
             version=RUNNING,
@@ -58,12 +95,17 @@ class Reporter:
             last=stored.status if stored else "",
             round=over.round if over and stored and over.run == stored.id else None,
             rounds=plan.algorithm.rounds if plan else None,
-            refused="mark" if ledger.refusal else member.refusal,
+            refused="mark" if ledger.refusal else self._refusal.code,
+            refused_at=status.moment(self._refusal.at) if self._refusal.code else None,
+            epsilon=limits.epsilon,
+            lifetime=limits.epsilon if limits.span is None else limits.lifetime,
             epsilon_left=budget.left,
             epsilon_left_life=budget.left_life,
             window_s=budget.window_s,
             runs_out=_runs_out(plan, budget, now),
             certificate_days=member.days(),
+            certificate=self.certificate.number,
+            data_age_s=None if age is None else 60.0 * (age // 60.0),
         )
 
 
@@ -75,6 +117,14 @@ def _runs_out(plan: RunPlan | None, budget: BudgetStatus, now: float) -> str | N
     if every is None or terms is None or budget.left_life is None:
         return None
     return status.moment(now + budget.left_life / terms.epsilon * every)
+
+
+def _last_refusal(ledger: Ledger) -> Refusal:
+    blob = ledger.note(REFUSAL)
+    with suppress(msgspec.MsgspecError):
+        if blob is not None:
+            return msgspec.json.decode(blob, type=Refusal)
+    return Refusal("", 0.0)
 
 
 def _plan(stored: StoredRun | None) -> RunPlan | None:

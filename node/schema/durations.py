@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from math import ceil
 from typing import Annotated
 
@@ -17,6 +18,8 @@ Duration = Annotated[str, Meta(pattern=PATTERN, examples=["10s", "15min", "1h"])
 #: The same, or a number of seconds, for keys that programs write too.
 Length = Duration | Annotated[float, Meta(ge=0, le=LONGEST)]
 
+SLACK = 0.1, 10.0  #: of the interval, and s: what a run and its jitter may take at the most before an answer is old
+
 
 def seconds(length: Length) -> float:
     """The length of a `Duration`, or of a number of seconds, s."""
@@ -24,6 +27,11 @@ def seconds(length: Length) -> float:
         return float(length)
     number = length.rstrip("smindh")
     return float(number) * UNITS[length[len(number) :]]
+
+
+def moment(seconds: float) -> str:
+    """A time of the machine's clock, s since 1970, in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def in_words(length: float, *, up: bool = False) -> str:
@@ -44,3 +52,10 @@ def in_words(length: float, *, up: bool = False) -> str:
             rest = rounded % size // round(UNITS[small])
             return f"{rounded // size}{big}" + (f" {rest}{small}" if rest else "")
     return f"{rounded}s"
+
+
+def validity(every: float | None) -> float | None:
+    """Seconds for which an answer counts: until the next one is there, with some slack; None without a schedule."""
+    if every is None:
+        return None
+    return every + min(max(SLACK[0] * every, SLACK[1]), every)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import reprlib
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TypeVar, get_args
 
 import msgspec
 import yaml
@@ -21,7 +21,7 @@ _NOT_YAML = (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError,
 class _Loader(yaml.SafeLoader):
     """YAML with 1e-6 a number, as every user means it, and a key given twice an error."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
         keys = [self.construct_object(k, deep=True) for k, _ in node.value]
         for i, key in enumerate(keys):
             if not isinstance(key, str):
@@ -69,8 +69,8 @@ class Unfit(InputError):
     """A key that a section does not have, or a value that is not of its key's type, whatever else the file says."""
 
 
-def convert(raw: Any, type_: type[T], file: str, prefix: str = "") -> T:
-    """`raw` as a struct; the first thing that is wrong becomes one line: file, key path, found, expected."""
+def convert(raw: object, type_: type[T], file: str, prefix: str = "") -> T:
+    """`raw` as a struct. Raises InputError on the first thing that is wrong: file, key path, found, expected."""
     try:
         return msgspec.convert(raw, type_, strict=True)
     except msgspec.ValidationError as error:
@@ -79,7 +79,7 @@ def convert(raw: Any, type_: type[T], file: str, prefix: str = "") -> T:
         raise InputError(f"{file}: {error}") from None
 
 
-def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
+def _explain(message: str, raw: object, prefix: str, type_: object) -> str:
     text, _, where = message.partition(" - at ")
     steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]|\[(\.\.\.)\]", where)
     value, path = raw, prefix
@@ -96,7 +96,7 @@ def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
         keys = []
         for section in _sections(_type_at(type_, steps, raw), value):
             tag = section.__struct_config__.tag_field
-            keys += [tag] * (tag is not None) + [f.encode_name for f in msgspec.structs.fields(section)]
+            keys += ([] if tag is None else [tag]) + [f.encode_name for f in msgspec.structs.fields(section)]
         known = f", expected one of {', '.join(keys)}" if keys else ""
         return f"{path + '.' if path else ''}{match[1]}: unknown key{known}"
     expected = re.sub("`([^`]*)`", r"\1", text)
@@ -107,7 +107,7 @@ def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
     return f"{path or 'file'}: found {_short(value)}, expected {expected}"
 
 
-def _sections(type_: Any, value: Any = None) -> list[Any]:
+def _sections(type_: object, value: object = None) -> list[type[msgspec.Struct]]:
     """The structs a type may be: itself, or those of `Section | None`; of tagged ones that which `value` names."""
     sections = [t for t in (type_, *get_args(type_)) if hasattr(t, "__struct_fields__")]
     configs = [(t, t.__struct_config__) for t in sections]
@@ -115,7 +115,7 @@ def _sections(type_: Any, value: Any = None) -> list[Any]:
     return named or sections
 
 
-def _type_at(type_: Any, steps: list[tuple[str, str, str]], raw: Any) -> Any:
+def _type_at(type_: object, steps: list[tuple[str, str, str]], raw: object) -> object:
     """The type of the field at a path of keys into `raw`; None where the path leaves the structs."""
     for key, _, _ in steps:
         hit = [f for section in _sections(type_, raw) for f in msgspec.structs.fields(section) if f.encode_name == key]
@@ -125,17 +125,17 @@ def _type_at(type_: Any, steps: list[tuple[str, str, str]], raw: Any) -> Any:
     return type_
 
 
-def _choices(type_: Any, steps: list[tuple[str, str, str]], raw: Any) -> str:
+def _choices(type_: object, steps: list[tuple[str, str, str]], raw: object) -> str:
     literals = re.findall(r"Literal\[(.*?)\]", str(_type_at(type_, steps, raw)))
     return f"one of {literals[0]}" if literals else "another value"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = reprlib.repr(value)  # bounded: a value of aliases in aliases would not fit into memory
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def parse_values(text: str) -> list[Any]:
+def parse_values(text: str) -> list[object]:
     """`1,2,{a: 3}`: values as YAML, with commas between them. Raises InputError."""
     try:
         values = yaml.load(f"[{text}]", Loader=_Loader)
@@ -146,8 +146,8 @@ def parse_values(text: str) -> list[Any]:
     return values
 
 
-def assigned(assignment: str) -> tuple[str, Any]:
-    """`--set path.to.key=value`: the path, and the value as YAML."""
+def assigned(assignment: str) -> tuple[str, object]:
+    """`--set path.to.key=value`: the path, and the value as YAML. Raises InputError if it has no such form."""
     path, sign, value = assignment.partition("=")
     if not sign or not path:
         raise InputError(f"--set {assignment}: found no '=', expected path.to.key=value")
@@ -158,14 +158,14 @@ def assigned(assignment: str) -> tuple[str, Any]:
 
 
 def set_path(raw: Document, assignment: str) -> None:
-    """Lays `--set path.to.key=value` over a mapping."""
+    """Lays `--set path.to.key=value` over a mapping. Raises InputError if it has no such form, or does not fit."""
     try:
         lay(raw, *assigned(assignment))
     except InputError as error:
         raise InputError(str(error) if str(error).startswith("--set") else f"--set {error}") from None
 
 
-def lay(raw: Document, path: str, value: Any) -> None:
+def lay(raw: Document, path: str, value: object) -> None:
     """`value` at a dotted key path; raises InputError if the path leads below another value."""
     *parents, last = path.split(".")
     here = raw

@@ -25,11 +25,18 @@ PER_BUS = (
 
 
 def discovery(
-    fleet: str, node: str, topic: str, document: Document, validity: float | None, source: bool
+    fleet: str,
+    node: str,
+    topic: str,
+    document: Document,
+    validity: float | None,
+    source: bool,
+    of_day: Document | None = None,
 ) -> list[tuple[str, bytes]]:
     """(topic, payload) of each entity; all are to be retained.
 
     `topic`: of the document. `validity`: s for which it counts, if that is known. `source`: whether the device has one.
+    `of_day`: the tariff of a horizon.
     """
     name = f"hushgrid-{fleet}-{node}"
     shared: Document = {
@@ -43,7 +50,7 @@ def discovery(
         "origin": {"name": "hushgrid", "sw_version": version("hushgrid"), "support_url": URL},
         "qos": 1,
     }
-    entities = _values(topic, document, validity) | _states(topic, source)
+    entities = _values(topic, document, validity) | _prices(topic, of_day) | _states(topic, source)
     return [
         (
             f"{PREFIX}/{component}/{name}/{entity}/config",
@@ -75,6 +82,30 @@ def _values(topic: str, document: Document, validity: float | None) -> dict[tupl
                 **expires,
             }
     return values
+
+
+def _prices(topic: str, of_day: Document | None) -> dict[tuple[str, str], Document]:
+    """What a kWh costs now at each bus, and how much the plan serves there; all periods are attributes."""
+    if of_day is None:
+        return {}
+    kinds: tuple[tuple[str, str, str, Document], ...] = (
+        ("prices", "price", "unit", {}),
+        ("limits", "limit", "limit_unit", {"device_class": "power", "state_class": "measurement"}),
+    )
+    return {
+        ("sensor", f"bus{bus}_{what}"): {
+            "name": f"Bus {bus} {what}",
+            "state_topic": tariff(topic),
+            "value_template": f"{{{{ value_json.buses['{bus}'].{key}[0].value }}}}",
+            "unit_of_measurement": of_day[unit],
+            "json_attributes_topic": tariff(topic),
+            "json_attributes_template": f"{{{{ {{'{key}': value_json.buses['{bus}'].{key}}} | tojson }}}}",
+            "availability": [{"topic": available(topic)}],
+            **more,
+        }
+        for bus in of_day["buses"]
+        for key, what, unit, more in kinds
+    }
 
 
 def _states(topic: str, source: bool) -> dict[tuple[str, str], Document]:
@@ -126,3 +157,8 @@ def available(topic: str) -> str:
 def health(topic: str) -> str:
     """The topic of the source's health: whether it gives values, never which."""
     return f"{topic}/source"
+
+
+def tariff(topic: str) -> str:
+    """The topic of the prices and limits of a horizon."""
+    return f"{topic}/tariff"

@@ -23,26 +23,22 @@ from hushgrid.node.durable import write_file
 from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Outcome, RunFacts
+from hushgrid.node.schema.durations import moment, validity
 from hushgrid.node.schema.site import MqttSink, Sink
 from hushgrid.node.site.data_source import DataSource
 from hushgrid.node.site.exec_sink import ExecSink
-from hushgrid.node.site.home_assistant import available, discovery, health
+from hushgrid.node.site.home_assistant import available, discovery, health, tariff
 from hushgrid.node.site.local_link import LocalEnd, LocalLink
-from hushgrid.node.site.standing import Standing, last_standing, moment, place_of, write_standing
+from hushgrid.node.site.standing import Standing, last_standing, place_of, write_standing
 from hushgrid.node.site.value_store import running
 from hushgrid.node.wire import PLAN_LIMIT, Refuse, decode_envelope
 
 LOOK_S, HOOK_S = 10.0, 0.25  #: between two turns in which nothing happens; while the program runs
 AGAIN_S = 10.0  #: until a file that could not be written is tried again
-SLACK = 0.1, 10.0  #: of the interval, and s: what a run and its jitter may take at the most before an answer is old
 LONGEST_S = 2**32 - 1  #: that a broker can be told to keep a message
 
 
-def validity(every: float | None) -> float | None:
-    """Seconds for which an answer counts: until the next one is there, with some slack; None without a schedule."""
-    if every is None:
-        return None
-    return every + min(max(SLACK[0] * every, SLACK[1]), every)
+NO_ANSWER = "no answer since"
 
 
 class Sinks(NamedTuple):
@@ -115,11 +111,12 @@ class Publisher:
     def tell(self, vectors: dict[str, Vector], facts: RunFacts) -> None:
         """The outcome of a run is stored: it is in force now, unless the device has not taken it. Raises OSError."""
         self._told = facts.run
-        outcome = self.config.kind.site_outcome(self.data_source.device, vectors)
+        now = time.time()
+        outcome = self.config.kind.site_outcome(self.data_source.device, vectors, facts.problem, now)
         if outcome.why:
             self.hold(outcome.why)
             return
-        length, now = validity(facts.every), time.time()
+        length = validity(facts.every)
         document = {
             "format": 1,
             "fleet": self.config.fleet,
@@ -137,7 +134,9 @@ class Publisher:
             "quality": facts.quality,
             **outcome.body,
         }
-        self.now, self._expired = Standing(document, outcome.archive, running(self.ledger), length), False
+        ran = running(self.ledger)
+        self.now = Standing(document, outcome.archive, ran, length, outcome.tariff, facts.every or 0.0)
+        self._expired = False
         self._keep(self.now)
         self._spread()
 
@@ -157,8 +156,7 @@ class Publisher:
                 self.hold(_reason(last[1]))
         now = self.now
         if now is not None and not now.old and self._overdue(now):
-            why = now.document["reason"]
-            self._mark("old", f"no answer since{f': {why}' if why else ''}")
+            self._go_on(now)
         if self._due and time.monotonic() >= self._due:
             self._write()
         if self.sinks.program:
@@ -211,6 +209,21 @@ class Publisher:
     def _overdue(self, now: Standing) -> bool:
         """By the running time, which no setting of the clock changes; at a start by the clock too, if it is right."""
         return now.validity is not None and (self._expired or running(self.ledger) - now.ran > now.validity)
+
+    def _go_on(self, now: Standing) -> None:
+        """There is no newer answer: over a horizon its next period counts, else the answer is old."""
+        why = now.document["reason"]
+        reason = why if why.startswith(NO_ANSWER) else f"{NO_ANSWER}{f': {why}' if why else ''}"
+        following = now.following(reason)
+        while following and self._expired and moment(time.time()) > following.document["valid_until"]:
+            following = following.following(reason)
+        if following is None:
+            self._mark("old", reason)
+            return
+        self.now, self._expired = following, False
+        with suppress(OSError):
+            self._keep(following)
+        self._spread()
 
     def _mark(self, state: str, reason: str) -> None:
         assert self.now is not None
@@ -266,7 +279,9 @@ def _reason(last: bytes) -> str:
 
 
 class MqttPublisher(LocalEnd):
-    """Retained topics of the local broker: the document, whether this program is there, and the source's health."""
+    """Retained topics of the local broker: the document, whether this program is there, the source's health, and over a
+    horizon the tariff.
+    """
 
     def __init__(self, publisher: Publisher, section: MqttSink, log: Callable[[str], None]) -> None:
         config = publisher.config
@@ -293,6 +308,8 @@ class MqttPublisher(LocalEnd):
             remaining = self.publisher.remaining
             expiry = None if remaining is None else min(max(1, ceil(remaining)), LONGEST_S)
             self.link.publish(self.section.topic, msgspec.json.encode(now.document), retain=True, expiry=expiry)
+            if now.tariff is not None:
+                self.link.publish(tariff(self.section.topic), msgspec.json.encode(now.tariff), retain=True)
 
     def leave(self) -> None:
         """An orderly end: the will is not published, so this says it."""
@@ -315,7 +332,7 @@ class MqttPublisher(LocalEnd):
             out.append((health(topic), msgspec.json.encode(body), True))
         if now is not None and self.section.discovery:
             described = discovery(
-                config.fleet, config.node, topic, now.document, now.validity, config.source is not None
+                config.fleet, config.node, topic, now.document, now.validity, config.source is not None, now.tariff
             )
             if described != self._described:
                 self._described = described

@@ -14,10 +14,10 @@ import stat
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -98,7 +98,7 @@ class Reader:
         return msgspec.msgpack.encode((None if values is None else pack(values), *more))
 
     def read(self) -> Reading:
-        """The same, here and for as long as it takes."""
+        """The same, here and for as long as it takes. Raises InputError if that is no value."""
         source = self.source
         if source.command:
             part = self.feed.read(self._printed(source.command), f"what {source.command[0]} has printed")
@@ -256,7 +256,7 @@ AT_FDCWD, AT_EMPTY_PATH, STATX_BTIME = -100, 0x1000, 0x800
 
 
 @cache
-def _statx() -> Any:
+def _statx() -> Callable[..., int] | None:
     """The C library's; None if it has none."""
     return getattr(ctypes.CDLL(None), "statx", None)
 

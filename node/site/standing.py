@@ -4,7 +4,6 @@ also once the device has ended.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,6 +29,8 @@ class Standing(Struct):
     archive: bytes | None  #: of rows: the model, .npz
     ran: float  #: running time when it was written, s
     validity: float | None  #: s for which it counts
+    tariff: Document | None = None  #: over a horizon: prices and limits of its periods
+    every: float = 0.0  #: s from one answer to the next, by the schedule
 
     @property
     def old(self) -> bool:
@@ -39,11 +40,29 @@ class Standing(Struct):
         """The same answer, of which this is said."""
         return msgspec.structs.replace(self, document=self.document | {"state": state, "reason": reason})
 
+    def following(self, reason: str) -> Standing | None:
+        """The next period of the same plan, which is in force for this reason; None: there is none."""
+        coming = self.document.get("day")
+        if not coming:
+            return None
+        document = self.document | coming[0] | {"day": coming[1:], "state": "held", "reason": reason}
+        tariff = self.tariff and _later(self.tariff, str(coming[0]["valid_from"]))
+        return msgspec.structs.replace(self, document=document, ran=self.ran + self.every, tariff=tariff)
+
     @property
     def stopped(self) -> Standing:
         """The same answer, of a device that has ended."""
         why = self.document["reason"]
         return self.marked("old", f"{STOPPED}: {why}" if why else STOPPED)
+
+
+def _later(tariff: Document, start: str) -> Document:
+    """The prices and limits of the periods from this time on."""
+    buses: Document = {
+        bus: {key: [row for row in rows if row["start"] >= start] for key, rows in each.items()}
+        for bus, each in tariff["buses"].items()
+    }
+    return tariff | {"buses": buses}
 
 
 def place_of(config: DeviceConfig) -> Path:
@@ -84,11 +103,6 @@ def mark_stopped(config: DeviceConfig, path: str) -> None:
         write_standing(file, standing if standing.old else standing.stopped, group)
     except OSError as error:
         raise Stopped(f"{file.path}: {error.strerror}, expected to write that the device has stopped") from None
-
-
-def moment(seconds: float) -> str:
-    """A time of the machine's clock, in UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def standing_words(config: DeviceConfig) -> list[str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import TYPE_CHECKING
 
 import paho.mqtt.client as paho
 
-from hushgrid.node.transport.connect import Address
+from hushgrid.node.transport.connect import Address, AddressInfo
 from hushgrid.node.transport.lookup import Lookup, numeric
+
+if TYPE_CHECKING:
+    from paho.mqtt.reasoncodes import ReasonCode
 
 FIRST_DELAY_S, LAST_DELAY_S = 0.05, 5.0  #: waits, s: they double; each is shortened at random by up to a half
 PATIENT_S = 15.0  #: the longest wait while nothing waits for the broker
@@ -19,23 +22,23 @@ UNSUPPORTED_VERSION = 132  #: reason code: the broker does not speak this versio
 class Attempts:
     """What is known from the attempts so far. `fatal`: the broker has refused for good."""
 
-    def __init__(self, protocol: Any = paho.MQTTv5, *, known: bool = False) -> None:
+    def __init__(self, protocol: int = paho.MQTTv5, *, known: bool = False) -> None:
         self.protocol = protocol
         self.known = known  #: whether a broker has spoken `protocol` to us
         self.five = True  #: whether MQTT 5 may be asked of this URL: no broker there has said that it does not speak it
         self.fatal = False
         self.delay = 0.0  #: the last wait, s
         self._up_at = 0.0
-        self._addresses: list[Any] = []  #: addresses that are not tried yet
+        self._addresses: list[AddressInfo] = []  #: addresses that are not tried yet
         self.lookup: Lookup | None = None  #: while its name is looked up
 
-    def target(self, address: Address) -> Any:
+    def target(self, address: Address) -> AddressInfo | None:
         """The socket address to dial now; None while its name is looked up. Raises OSError if it cannot be."""
-        self._addresses = self._addresses or numeric(address)
+        self._addresses = self._addresses or list(numeric(address))
         if not self._addresses:
             self.lookup = self.lookup or Lookup(address)
             try:
-                self._addresses = self.lookup.answer() or []
+                self._addresses = list(self.lookup.answer() or ())
             except OSError:
                 self.lookup = None
                 raise
@@ -59,7 +62,7 @@ class Attempts:
         if now - self._up_at > LAST_DELAY_S:
             self.delay = 0.0
 
-    def answered(self, refusal: Any) -> bool:
+    def answered(self, refusal: ReasonCode | None) -> bool:
         """The broker refused an attempt (None: without a reason). True if the next begins at once, with MQTT 3.1.1.
 
         One of MQTT 3.1.1 says that 5 is unsupported, and is not asked again; or it just closes the connection,

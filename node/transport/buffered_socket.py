@@ -11,7 +11,6 @@ import contextlib
 import socket
 import ssl
 import time
-from typing import Any
 
 from hushgrid.node.transport.packets import Invalid, length, written
 
@@ -22,7 +21,7 @@ LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)  #: the s
 class Stream:
     """A buffer on both sides: `fill` reads what `packet` then takes apart; `flush` sends what was given to `send`."""
 
-    def __init__(self, sock: Any, limit: int = 1 << 28) -> None:
+    def __init__(self, sock: socket.socket, limit: int = 1 << 28) -> None:
         """`limit`: the most bytes of a packet after its header."""
         self.sock, self.limit = sock, limit
         self.ended = False  #: whether the other side has closed, or the connection broke

@@ -7,8 +7,9 @@ module with a function that makes a `Link`, and register the function under its 
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from hushgrid.node.schema.sections import Tls
 
@@ -68,7 +69,7 @@ class Link(Protocol):
         """Why the broker is not there, or why it was not there the last time."""
 
     @property
-    def sock(self) -> Any:
+    def sock(self) -> socket.socket | None:
         """The socket to wait on now, or None. After a reconnect it is another one."""
 
     @property

@@ -13,10 +13,10 @@ import signal
 import socket
 import time
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
-from hushgrid.node.transport.connect import Address, resolve
+from hushgrid.node.transport.connect import Address, AddressInfo, resolve
 
 LOOKUP_S = 10.0  #: for a name server to answer
 LONGEST = 1 << 16  #: bytes of an answer
@@ -38,7 +38,7 @@ class Lookup:
             _ask(address, out)
         os.close(out)
 
-    def answer(self) -> list[Any] | None:
+    def answer(self) -> Sequence[AddressInfo] | None:
         """The addresses, as `resolve` returns them; None as long as there is no answer.
         Raises OSError if there is none.
         """
@@ -63,7 +63,7 @@ class Lookup:
         os.close(self._fd)
 
 
-def numeric(address: Address) -> list[Any]:
+def numeric(address: Address) -> Sequence[AddressInfo]:
     """The addresses of a host that is a number already; else empty."""
     try:
         return socket.getaddrinfo(
@@ -73,7 +73,7 @@ def numeric(address: Address) -> list[Any]:
         return []
 
 
-def _answered(answer: bytes) -> list[Any]:
+def _answered(answer: bytes) -> Sequence[AddressInfo]:
     try:
         addresses = json.loads(answer)
     except ValueError:

@@ -11,12 +11,12 @@ import contextlib
 import enum
 import os
 import select
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from math import inf
-from typing import Any
 
 import paho.mqtt.client as paho
 
@@ -129,7 +129,7 @@ class MqttLink:
         return self._stage is _Stage.DOWN and self._attempts.lookup is None
 
     @property
-    def sock(self) -> Any:
+    def sock(self) -> socket.socket | None:
         if self._session is not None:
             return self._session.stream.sock
         return self._dial.sock if self._dial is not None else None
@@ -312,6 +312,7 @@ class MqttLink:
             if self._attempts.lookup is not None:
                 self.due = now + self._attempts.lookup.wait
                 return
+            assert target is not None
             self._dial = Dial(target, self._as.address.host, self._trust.context)
             self._stage = _Stage.DIALLING
         except OSError as error:
@@ -327,7 +328,7 @@ class MqttLink:
         except OSError as error:
             self._drop(error.strerror or str(error))
 
-    def _greet(self, sock: Any) -> None:
+    def _greet(self, sock: socket.socket) -> None:
         five = self._attempts.protocol == paho.MQTTv5
         if five and not self._attempts.known:
             self.due = time.monotonic() + PROBE_S

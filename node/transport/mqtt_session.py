@@ -7,11 +7,12 @@ are `packets.py`'s, at a tenth of the time.
 
 from __future__ import annotations
 
+import socket
 import time
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import paho.mqtt.client as paho
 from paho.mqtt.packettypes import PacketTypes
@@ -71,13 +72,13 @@ class Session:
     Methods raise OSError if the socket fails.
     """
 
-    def __init__(self, sock: Any, client: Client, listener: Listener, *, five: bool, afresh: bool) -> None:
+    def __init__(self, sock: socket.socket, client: Client, listener: Listener, *, five: bool, afresh: bool) -> None:
         self.stream = Stream(sock, client.largest)
         self.listener, self.five, self.tls = listener, five, client.address.tls
         self.accepted = False  #: whether the broker has accepted CONNECT
         self.joined = False  #: whether it has answered the subscriptions too
         self.present = False  #: whether it had kept our session
-        self.refusal: Any = None  #: its reason code for a refusal or a goodbye
+        self.refusal: ReasonCode | None = None  #: its reason code for a refusal or a goodbye
         self.backlog = 0  #: bytes published and not yet acknowledged
         self.unacked: dict[int, tuple[str, int, float]] = {}  #: (topic, bytes, when it was sent), the oldest first
         #: (topic, the same encoded, payload, retain, expiry)
@@ -91,7 +92,7 @@ class Session:
         self._heard_at = 0.0  # when the broker last sent anything
         self._receive_maximum = 65535
         self._packet_limit: int | None = None
-        self._paho: Any = self._greet(client, afresh)
+        self._paho = self._greet(client, afresh)
 
     # -- what the link asks
 
@@ -250,9 +251,9 @@ class Session:
 
     # -- paho
 
-    def _greet(self, client: Client, afresh: bool) -> Any:
+    def _greet(self, client: Client, afresh: bool) -> paho.Client:
         clean = afresh or not client.persistent
-        speaker: Any = paho.Client(
+        speaker = paho.Client(
             paho.CallbackAPIVersion.VERSION2,
             client_id=client.name,
             protocol=paho.MQTTv5 if self.five else paho.MQTTv311,
@@ -282,7 +283,9 @@ class Session:
             speaker.connect(host, port, client.keepalive)
         return speaker
 
-    def _on_connect(self, client: Any, _: Any, flags: Any, reason: Any, properties: Any) -> None:
+    def _on_connect(
+        self, client: paho.Client, _: object, flags: paho.ConnectFlags, reason: ReasonCode, properties: Properties
+    ) -> None:
         if reason.is_failure:
             self.refusal = reason
             return
@@ -295,13 +298,17 @@ class Session:
         else:
             self.joined = True
 
-    def _on_subscribe(self, client: Any, _: Any, mid: int, reasons: Any, properties: Any) -> None:
+    def _on_subscribe(
+        self, client: paho.Client, _: object, mid: int, reasons: list[ReasonCode], properties: Properties
+    ) -> None:
         for topic, reason in zip(self.unacknowledged.pop(mid, ()), reasons, strict=False):
             if reason.is_failure:
                 self.listener.refuse(topic, str(reason))
         self.joined = True
 
-    def _on_disconnect(self, client: Any, _: Any, flags: Any, reason: Any, properties: Any) -> None:
+    def _on_disconnect(
+        self, client: paho.Client, _: object, flags: paho.DisconnectFlags, reason: ReasonCode, properties: Properties
+    ) -> None:
         if flags.is_disconnect_packet_from_server:
             self.refusal = reason
 

@@ -4,6 +4,7 @@ and the same figures in Prometheus' format.
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -93,6 +94,13 @@ def test_the_coordinators_status_names_who_has_refused_the_last_run():
     found = rows("demo", fleet(TOPICS, {TOPICS.status("coordinator"): centre}))
     assert found["nodes"][0]["refuses"] == ["z2"]
     assert table(found).splitlines()[-1] == "coordinator: the last run was refused by z2"
+
+
+@pytest.mark.parametrize(("days", "words"), [(59, "ends in 59 days"), (-3, "has ended 3 days ago"), (60, "")])
+def test_a_certificate_that_ends_within_sixty_days_is_a_line_with_what_to_do(days, words):
+    ending = status.encode(replace(PLAIN, certificate_days=days))
+    last = table(rows("demo", fleet(TOPICS, {TOPICS.status("z1"): ending}))).splitlines()[-1]
+    assert (last == f"z1: warning: its certificate {words}: hushgrid fleet renew") == bool(words)
 
 
 def test_a_status_that_speaks_for_another_is_left_out():

@@ -52,7 +52,7 @@ REPEATED = {
 }
 
 #: `Any` in annotations and casts, at most. It only goes down.
-ANY_LIMIT = 640
+ANY_LIMIT = 321
 
 
 def test_few_names_are_words_that_name_no_thing():

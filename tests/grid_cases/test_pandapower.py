@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from hushgrid.grid_cases import load
+from hushgrid.grid_cases import archive, load
 from hushgrid.grid_cases.ac.feasibility import ac_check
 from hushgrid.grid_cases.centralised import solve
 from hushgrid.grid_cases.matpower import parse
@@ -104,13 +104,36 @@ def test_a_network_file_is_a_case_for_every_command(hushgrid, tmp_path):
 
 
 def multivoltage():
-    """Transformers with two and three windings and iron losses, switches between buses, a shunt, an impedance."""
+    """Transformers with two and three windings and iron losses, switches between buses, a shunt, an impedance, a
+    generator without limits.
+    """
     from pandapower.networks import example_multivoltage
 
     net = example_multivoltage()
-    for column, limit in (("min_p_mw", 0.0), ("max_p_mw", 100.0), ("min_q_mvar", -50.0), ("max_q_mvar", 50.0)):
-        net.gen[column] = limit
     net.xward["in_service"] = False
+    return net
+
+
+def oberrhein():
+    """Two islands, each with its grid, lines that are open at a switch."""
+    from pandapower.networks import mv_oberrhein
+
+    return mv_oberrhein()
+
+
+def cigre_hv():
+    """Generators without limits."""
+    from pandapower.networks import create_cigre_network_hv
+
+    return create_cigre_network_hv()
+
+
+def without_numbers():
+    """Columns of flags and of limits that hold no value, as SimBench's do, and two generators that nobody controls."""
+    net = cigre()
+    for name in ("sgen", "load", "ext_grid"):
+        for column in ("controllable", "min_p_mw", "max_p_mw", "min_q_mvar", "max_q_mvar"):
+            net[name][column] = None
     return net
 
 
@@ -122,7 +145,7 @@ def cigre():
 
 
 @needs_pandapower
-@pytest.mark.parametrize("network", [multivoltage, cigre])
+@pytest.mark.parametrize("network", [multivoltage, cigre, oberrhein, cigre_hv, without_numbers])
 def test_a_network_built_in_pandapower_is_read_as_its_power_flow_sees_it(network):
     import pandapower
 
@@ -141,11 +164,48 @@ def test_a_network_built_in_pandapower_is_read_as_its_power_flow_sees_it(network
 
 
 @needs_pandapower
-def test_what_a_case_cannot_hold_is_refused_in_one_line(tmp_path):
-    from pandapower.networks import example_multivoltage
+def test_of_several_islands_the_largest_with_a_grid_is_kept_and_the_others_are_named(hushgrid, tmp_path):
+    import pandapower
 
-    with pytest.raises(InputError, match=r"found no column min_p_mw in net\.gen, expected limits"):
-        from_pandapower(example_multivoltage(), "example")
+    case = from_pandapower(oberrhein(), "oberrhein")
+    (words,) = case.omitted
+    assert words.startswith("island of 71 buses (lowest 32) apart from the rest")
+    assert "left out" in case.left_out(())[0]
+    pandapower.to_json(oberrhein(), "net.json")
+    assert words in hushgrid("case", "show", "net.json").out
+
+
+@needs_pandapower
+def test_a_generator_without_limits_gives_up_to_its_rating_and_a_grid_what_its_lines_carry():
+    case = from_pandapower(cigre_hv(), "hv")
+    mva = case.base_mva
+    assert sorted(case.generators.p_max * mva)[:3] == pytest.approx([200, 300, 500])
+    assert sorted(case.generators.p_min * mva)[1:] == pytest.approx([0, 0, 0], abs=1e-6)
+    grid = int(np.argmin(case.generators.p_min))
+    ends = (case.lines.from_bus == case.generators.bus[grid]) | (case.lines.to_bus == case.generators.bus[grid])
+    rated = case.lines.rate[ends].sum()
+    expected = rated if np.all(case.lines.rate[ends] > 0) else np.inf
+    assert (case.generators.p_max[grid], case.generators.q_min[grid]) == pytest.approx((expected, -expected))
+
+
+@needs_pandapower
+def test_coordinates_come_with_the_buses_and_go_with_an_archive(tmp_path):
+    case = from_pandapower(oberrhein(), "oberrhein")
+    assert case.coordinates.bus.tolist() == case.buses.numbers.tolist()
+    assert 7 < case.coordinates.x.min() < case.coordinates.x.max() < 9  # degrees, on the Rhine
+    archive.write(case, tmp_path / "case.npz")
+    again = load(tmp_path / "case.npz")
+    assert again.coordinates.y.tolist() == case.coordinates.y.tolist()
+    assert again.omitted == case.omitted
+    assert again.public_digest() == case.public_digest()
+
+
+@needs_pandapower
+def test_what_a_case_cannot_hold_is_refused_in_one_line(tmp_path):
+    from pandapower import create_empty_network
+
+    with pytest.raises(InputError, match=r"found no external grid in net\.ext_grid, expected one"):
+        from_pandapower(create_empty_network(), "empty")
     file = tmp_path / "net.json"
     for content in ("{", "[1, 2]", "", '{"_module": "pandapower.auxiliary", "_class": "pandapowerNet", "_object": 3}'):
         file.write_text(content)
@@ -163,6 +223,8 @@ def test_without_pandapower_the_line_says_what_to_install():
         InputError, match=r"net\.json: found no module pandapower.*pip install 'hushgrid\[pandapower\]'"
     ):
         load("net.json")
+    with pytest.raises(InputError, match=r"found no module simbench, expected it \(pip install"):
+        load("simbench:1-MV-rural--0-sw")
     with pytest.raises(InputError, match="case14: found no module pandapower"):
         to_pandapower(load("case14"))
     with pytest.raises(InputError, match="net: found no module pandapower"):

@@ -98,7 +98,7 @@ def needs(module: str) -> frozenset[str]:
 #: The sub-packages of a wing, in their order, which holds in the same way. "" are the files beside them.
 INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
     "kernels": ("", "problems", "privacy", "patterns", "algorithms"),
-    "grid_cases": ("elements", "", "ac", "zone"),
+    "grid_cases": ("elements", "", "timeseries", "ac", "zone"),
     "node": (
         *(
             "",
@@ -119,7 +119,9 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         "report/drawings",
         "report",
         "watch",
+        "enrolment/lists",
         "enrolment",
+        "enrolment/verify",
         "simulation/recorders",
         "simulation/problems",
         "simulation",

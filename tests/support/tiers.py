@@ -1,8 +1,9 @@
 """What the first tier leaves to `make test-runs`: files and tests with the mark `runs`, and most of every cross
 product.
 
-`tests/mutations.py` writes the marks. Of a test under two or more `parametrize`, the first tier runs a fixed part that
-has every value of each of them at least once; so does `make test-system`, which leaves the rest to `make test-long`.
+`tests/mutations.py` writes the marks. Of a test with two or more parameters (`parametrize`, or a fixture's), the first
+tier runs a fixed part that has every value of each of them at least once; so does `make test-system`, which leaves the
+rest to `make test-long`.
 """
 
 from __future__ import annotations
@@ -26,12 +27,17 @@ def mark_products(items: Iterable[pytest.Item]) -> None:
     """Marks what a covering part of each cross product leaves out: `long` a system test, `runs` another one."""
     seen: dict[object, set[object]] = defaultdict(set)
     for item in items:
-        tables = [mark.args[0] for mark in item.iter_markers("parametrize")]
-        if len(tables) < 2 or any(item.get_closest_marker(name) for name in LATER):
+        call = getattr(item, "callspec", None)
+        if call is None or any(item.get_closest_marker(name) for name in LATER):
             continue
-        names = [table.split(",")[0].strip() if isinstance(table, str) else table[0] for table in tables]
-        indices = item.callspec.indices  # type: ignore[attr-defined]
-        values, met = {(name, indices[name]) for name in names}, seen[item.parent, item.originalname]  # type: ignore[attr-defined]
+        tables = [mark.args[0] for mark in item.iter_markers("parametrize")]
+        factors = [tuple(n.strip() for n in (t.split(",") if isinstance(t, str) else t)) for t in tables]
+        factors += [(name,) for name in call.params if not any(name in factor for factor in factors)]  # of fixtures
+        if len(factors) < 2:
+            continue
+        # A row of a table is the same objects in every case that it is part of.
+        values = {(factor, *(id(call.params[name]) for name in factor)) for factor in factors}
+        met = seen[item.parent, item.originalname]  # type: ignore[attr-defined]
         if values <= met:
             item.add_marker(pytest.mark.long if item.get_closest_marker("system") else pytest.mark.runs)
         met |= values

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 GRID = "#d8dee4"
-DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
+DASHES: tuple[object, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 SIZE = (4.7, 2.75)  # inches; half the page's width
-STYLE: dict[str, Any] = {
+STYLE: dict[str, object] = {
     "svg.fonttype": "none",  # text stays text: it can be read aloud, searched and copied
     "font.family": "sans-serif",
     "font.size": 8.5,
@@ -120,9 +120,11 @@ def lines(
     log: bool = False,
     levels: Mapping[str, float] | None = None,
     from_zero: bool = False,
+    each: str = "nodes",
 ) -> str:
     """Curves over rounds; `levels` are horizontal lines with their name. Values that are not finite leave a gap.
 
+    each: what the curves are of, in the legend of many.
     log: a logarithmic axis where a positive value exists to stand on it; zeros are then not drawn.
     """
 
@@ -133,7 +135,9 @@ def lines(
         for i, (key, values) in enumerate(curves.items()):
             drawable = np.where(np.isfinite(values) & ((values > 0) | (not (log and positive))), values, np.nan)
             colour = "#8793a0" if crowded else PALETTE[i % len(PALETTE)]
-            title = f"each of {len(curves)} nodes" if crowded and i == 0 else None if crowded else key
+            title = None if crowded else key
+            if crowded and i == 0:
+                title = f"each of {len(curves)} {each}"
             few = int(np.isfinite(drawable).sum()) <= 2  # a curve of one point is not visible as a line
             axes.plot(
                 rounds,

@@ -26,6 +26,8 @@ REACHED, CLOSE = 0.0005, 0.01  #: p.u. from a limit: a voltage is at it, or clos
 VOLTAGES = ("at the lower limit", "close to it", "further from both limits", "close to the upper", "at the upper limit")
 WIDE = Shape()
 NARROW = Shape(width=390.0, low=0.9, high=1.55, upright=True, most=90.0)  #: of a phone held upright
+MAP = Shape(low=0.3, high=1.0)  #: of real coordinates
+APART = 0.012  #: shares of a map's diagonal that two buses at one place are drawn apart
 FEW = 40  #: buses; of more, only extremes are labelled
 PHONE_FEW = 20
 READABLE = 9.0  #: the radius of a bus whose number is read without effort: labels need not repeat it
@@ -350,12 +352,15 @@ class Picture(Drawing):
         return "".join([*parts, "</svg>"])
 
 
-def drawing(tables: Mapping[str, Sequence[Row]], name: str) -> str:
-    """Both pictures with their switch and their keys, as HTML."""
+def drawing(tables: Mapping[str, Sequence[Row]], name: str, places: Array | None = None) -> str:
+    """Both pictures with their switch and their keys, as HTML. places: (buses, 2) of a map, x to the east, y north."""
     grid, power, rows = network(tables), lines(tables["lines"]), tables["buses"]
     layers = (voltages(rows), prices(rows))
-    wide = Picture(grid, power, layers, WIDE)
-    narrow = Picture(grid, power, layers, NARROW, wide.position)
+    position = None if places is None else parted(places * np.array([1.0, -1.0]))  # a page's y goes down
+    wide = Picture(grid, power, layers, WIDE if places is None else MAP, position)
+    # A map keeps its north: what is drawn upright turns its axes, which is undone before.
+    upright = wide.position if position is None else position[:, ::-1]
+    narrow = Picture(grid, power, layers, NARROW, upright)
     label = f"Flows, loading of lines, voltages and prices of {name}"
     switch = (
         '<input type="radio" name="by" id="by-voltage" checked="checked"/><label for="by-voltage">Buses by '
@@ -364,6 +369,19 @@ def drawing(tables: Mapping[str, Sequence[Row]], name: str) -> str:
     )
     keys = _zones(grid) + _loadings(wide) + "".join(_layer(layer) for layer in layers)
     return f'<div class="power">{switch}{keys}{wide.svg(label, rows)}{narrow.svg(label, rows)}</div>'
+
+
+def parted(places: Array) -> Array:
+    """(n, 2) places of which no two are the same: buses of one substation stand around it."""
+    out, step = places.copy(), APART * float(np.linalg.norm(np.ptp(places, axis=0)))
+    taken: dict[tuple[float, float], int] = {}
+    for k, (x, y) in enumerate(places.tolist()):
+        place = (round(x / max(step, 1e-12)), round(y / max(step, 1e-12)))
+        turn = taken[place] = taken.get(place, -1) + 1
+        if turn:
+            angle = 2.4 * turn  # the golden angle: neighbours in turn are far apart
+            out[k] += step * math.sqrt(turn) * np.array([math.cos(angle), math.sin(angle)])
+    return out
 
 
 def _key(mark: str, text: str) -> str:

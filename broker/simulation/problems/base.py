@@ -59,11 +59,11 @@ class Figures:
     expected_noise: list[float | None]  #: (T,) the expected sum of |noise|
     quality: Quality
     solution: dict[str, np.ndarray]  #: arrays of solution.npz, by name
-    setpoints: list[tuple[Any, ...]] = field(default_factory=list)  #: rows of setpoints.csv
+    setpoints: list[tuple[object, ...]] = field(default_factory=list)  #: rows of setpoints.csv
     at_the_end: Document = field(default_factory=dict)  #: figures of result.json, by key
     history: dict[str, list[float | None]] = field(default_factory=dict)  #: further columns, (T,) each
     #: Header and rows of further tables, by name: <name>.csv.
-    tables: dict[str, tuple[Sequence[str], list[tuple[Any, ...]]]] = field(default_factory=dict)
+    tables: dict[str, tuple[Sequence[str], list[tuple[object, ...]]]] = field(default_factory=dict)
 
 
 class Setup(ABC):

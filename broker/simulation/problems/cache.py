@@ -56,12 +56,12 @@ def current_cache() -> Cache | None:
     return _NOW.get()
 
 
-def once(make: Callable[[], T], source: tuple[Any, ...] | None) -> T:
+def once(make: Callable[[], T], source: tuple[object, ...] | None) -> T:
     """make(), or what an earlier run has kept that was made `of` the same; None: of something that has no digest."""
     cache = _NOW.get()
     return make() if cache is None or source is None else cache.get(digest(source), make)
 
 
-def digest(source: tuple[Any, ...]) -> bytes:
+def digest(source: tuple[object, ...]) -> bytes:
     """Of values that JSON can hold, structs among them."""
     return hashlib.blake2b(msgspec.json.encode(source), digest_size=16).digest()

@@ -29,7 +29,7 @@ def makers(plan: RunPlan) -> Mapping[str, MakeMasks]:
     return {node: _maker(node, one, peers) for node, one in members.items()}
 
 
-def saved(members: Mapping[str, Identity], node: str, place: Path) -> dict[str, Any]:
+def saved(members: Mapping[str, Identity], node: str, place: Path) -> dict[str, object]:
     """What `maker` needs in another process: PEM files in `place`, and the fingerprints of all."""
     if node not in members:
         return {}

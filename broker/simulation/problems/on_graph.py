@@ -29,7 +29,7 @@ class GraphSetup(Setup):
     solved: list[str] | None = None  #: the nodes that the problem solved is about; None: all
     public: Any  #: the public part of the problem, an `OnGraph`
 
-    def __init__(self, scenario: Scenario, file: str = "scenario", public: Any = None) -> None:
+    def __init__(self, scenario: Scenario, file: str = "scenario", public: object = None) -> None:
         """`public`: the public part, if it is known already."""
         self.public = scenario.kind.public(scenario, file) if public is None else public
         super().__init__(scenario, make_plan(scenario, self.public, file))

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from functools import cache, cached_property
 from math import inf, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hushgrid.broker.report import quality
 from hushgrid.broker.simulation.problems.base import Finished
 from hushgrid.broker.simulation.problems.cache import once
-from hushgrid.broker.simulation.problems.held_out import KEY, HeldOut
 from hushgrid.broker.simulation.problems.masks import identities, maker, makers, saved
 from hushgrid.broker.simulation.problems.on_graph import GraphSetup
 from hushgrid.broker.simulation.recorders.answers import last_answers
@@ -34,6 +33,7 @@ from hushgrid.node.problems.records.data import Arrays, Data, Loaded, load
 from hushgrid.node.problems.records.device import Rows, public
 from hushgrid.node.problems.records.files import read_npz
 from hushgrid.node.problems.records.gate import lattice_of
+from hushgrid.node.problems.records.held_out import KEY, HeldOut
 from hushgrid.node.wire import COORDINATOR
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ LARGEST = 2000  #: unknowns of a central optimum, which takes their cube
 class RowNodes(GraphSetup):
     """Simulated nodes with rows of records. Only `device` and `child` touch raw data."""
 
-    def __init__(self, scenario: Scenario, file: str, loaded: Loaded | None, plan: Any) -> None:
+    def __init__(self, scenario: Scenario, file: str, loaded: Loaded | None, plan: object) -> None:
         """`loaded`: every node's rows. `plan`: the public part of the problem."""
         if loaded is None:
             raise InputError(
@@ -207,7 +207,7 @@ def read(data: Data, base: Path, kind: Kind, nodes: int | None, arrays: Arrays |
     return once(lambda: load(data, base, kind, nodes, arrays), of_rows(data, kind, nodes) if arrays is None else None)
 
 
-def of_rows(data: Data, kind: Kind, nodes: int | None) -> tuple[Any, ...]:
+def of_rows(data: Data, kind: Kind, nodes: int | None) -> tuple[object, ...]:
     """What rows are made of, besides their files."""
     return "rows", data, kind, nodes
 

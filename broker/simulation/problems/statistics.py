@@ -11,7 +11,6 @@ from hushgrid.broker.simulation.problems.base import Figures, Finished
 from hushgrid.broker.simulation.problems.records import RowNodes, read
 from hushgrid.broker.simulation.recorders.base import Recorded, finite
 from hushgrid.kernels.privacy.noise import Lattice
-from hushgrid.kernels.problems.optimality import CONFIDENCE, Noise, noise_norm
 from hushgrid.kernels.types import Document, Vector
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import Scenario
@@ -76,9 +75,8 @@ class StatisticSetup(RowNodes):
 
     def judged(self, seen: Recorded, summed: list[str]) -> Quality:  # type: ignore[override]
         """A sum has no copies that could differ: it is as good as its noise is small."""
-        law: Noise = self.terms.mechanism if self.terms else "none"
-        noise = noise_norm(law, np.array(centre.scales(self.plan, summed)), self.public.size, 1 - CONFIDENCE)
-        return quality.of_a_sum(float(np.linalg.norm(seen.x)) if summed else None, noise)
+        size = float(np.linalg.norm(seen.x)) if summed else None
+        return quality.of_a_sum(size, centre.noise_of(self.plan, summed))
 
 
 class Said(Struct):

@@ -49,7 +49,7 @@ class AnswerTrace:
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         self.observer(driver, fresh)
-        released = self._decoded(cast(Any, driver.machine)) if driver.gate is None else driver.gate.released or []
+        released = self._decoded(cast(object, driver.machine)) if driver.gate is None else driver.gate.released or []
         for answer in released:
             self._write(answer)
         released.clear()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -102,8 +102,7 @@ class Over:
 
 def recorder(plan: RunPlan) -> Recorder:
     """The recorder of the plan's pattern: the module of this folder that has the pattern's name."""
-    module: Any = import_module(f"{__package__}.{plan.algorithm.pattern}")
-    return module  # type: ignore[no-any-return]
+    return import_module(f"{__package__}.{plan.algorithm.pattern}")
 
 
 def declared(widths: Widths, algorithm: str, vectors: Mapping[str, Vector | None]) -> Vector:
@@ -124,7 +123,7 @@ def declared(widths: Widths, algorithm: str, vectors: Mapping[str, Vector | None
     return np.concatenate(row)
 
 
-def own_of(state: Any, widths: Widths) -> dict[str, Vector | None]:
+def own_of(state: object, widths: Widths) -> dict[str, Vector | None]:
     """The vectors of a machine's state that are recorded, by name; None for one that is missing."""
     return {key: getattr(state, key, None) for key in widths}
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import paho.mqtt.client as paho
@@ -125,7 +124,7 @@ class BareRounds:
         while time.monotonic() < until:  # answers that came late
             self.client.loop(0.05)
 
-    def _count(self, client: Any, data: Any, message: Any) -> None:
+    def _count(self, client: paho.Client, data: object, message: paho.MQTTMessage) -> None:
         self.answers += 1
 
     def times(self, size: int, count: int) -> list[float]:
@@ -155,9 +154,11 @@ def echo(url: str, hears: str, says: str) -> None:
         client.loop(1.0)
 
 
-def bare_client(
-    url: str, name: str, topic: str | list[tuple[str, int]], on_message: Callable[[Any, Any, Any], None]
-) -> Any:
+#: Takes a client, what it carries, and a message.
+OnMessage = Callable[[paho.Client, object, paho.MQTTMessage], object]
+
+
+def bare_client(url: str, name: str, topic: str | list[tuple[str, int]], on_message: OnMessage) -> paho.Client:
     """A subscribed paho client on a broker of ours."""
     client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv311)
     subscribed: list[bool] = []
@@ -175,7 +176,9 @@ def bare_client(
 
 
 @contextmanager
-def processes(each: list[tuple[Callable[..., None], tuple[Any, ...]]], farewell_s: float = 0.0) -> Iterator[None]:
+def processes(
+    each: Sequence[tuple[Callable[..., None], tuple[object, ...]]], farewell_s: float = 0.0
+) -> Iterator[None]:
     """Fresh processes, ended at the end if they have not by themselves within `farewell_s`."""
     context = multiprocessing.get_context("spawn")
     running = [context.Process(target=target, args=args, daemon=True) for target, args in each]

@@ -185,7 +185,7 @@ def picture(lines: Sequence[FederatedResult]) -> str:
 # --- Figure 7: the penalty of output perturbation ---
 
 #: rho of (3.4), among them Figure 7's five: three numbers, (E.1) as it stands for MNIST, and a hundredth of it.
-PENALTIES: tuple[Any, ...] = (
+PENALTIES: tuple[object, ...] = (
     0.001, 0.01, 0.1, 1.0, 10.0,
     {"c1": 2.0, "period": 10000, "c2": 5.0}, {"c1": 0.02, "period": 10000, "c2": 0.05},
 )  # fmt: skip

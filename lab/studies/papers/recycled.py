@@ -82,7 +82,7 @@ def panel(title: str, lines: Sequence[RunsResult]) -> Panel:
 def pictures(lines: Sequence[RunsResult], rounds: int) -> list[str]:
     """Figure 1; Figures 3 to 5 of 5 nodes, and of 20."""
 
-    def chosen(figure: str, **like: Any) -> list[RunsResult]:
+    def chosen(figure: str, **like: object) -> list[RunsResult]:
         return [
             f for f in lines if f.setting.figure == figure and all(getattr(f.setting, k) == v for k, v in like.items())
         ]

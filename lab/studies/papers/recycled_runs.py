@@ -109,7 +109,10 @@ def losses(N: int, rho: float = RHO) -> list[Loss]:
 
 
 def neighbours(N: int) -> list[list[int]]:
-    """A graph drawn at random, 6 of 10 links (N = 5) or a quarter of them; the first seed that is connected."""
+    """A graph drawn at random, 6 of 10 links (N = 5) or a quarter of them; the first seed that is connected.
+
+    Raises InputError if none of a thousand is.
+    """
     for seed in range(1000):
         try:
             graph = Network(kind="erdos-renyi", nodes=N, density=0.6 if N < 10 else 0.25, seed=seed).build()

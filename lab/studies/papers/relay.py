@@ -94,7 +94,10 @@ class RelayResult(NamedTuple):
 
 
 def network(kind: str, n: int) -> Graph:
-    """The graph; geometric: about five neighbours a node, the first seed that is connected."""
+    """The graph; geometric: about five neighbours a node, the first seed that is connected.
+
+    Raises InputError if none of a thousand is.
+    """
     if kind != "geometric":
         return Network(kind=kind, nodes=n).build()  # type: ignore[arg-type]
     radius = sqrt(6 / (pi * (n - 1)))  # a node near the border has fewer neighbours than 6

@@ -14,14 +14,27 @@ import numpy as np
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.costs import cost_scale
+from hushgrid.grid_cases.dispatch import Dispatch
 from hushgrid.grid_cases.zone.cost import stiffness
+from hushgrid.kernels.algorithms.consensus_admm import ServerState
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.star import ServerContext
+from hushgrid.kernels.problems.verdict import verdict_of
 from hushgrid.kernels.types import Document, Vector
-from hushgrid.node.problems.kind import Plan
-from hushgrid.node.problems.power_flow.conclusion import Standing, conclusion, dispatched, figures_of_some
+from hushgrid.node.problems.kind import Ended, Plan
+from hushgrid.node.problems.power_flow.conclusion import (
+    Dispatched,
+    Standing,
+    conclusion,
+    dispatched,
+    figures_of_some,
+    largest_violation,
+    proven,
+)
 from hushgrid.node.problems.power_flow.costs import TOTALS
+from hushgrid.node.problems.power_flow.day import Day
 from hushgrid.node.problems.power_flow.device import Wiring, largest_message, wiring
+from hushgrid.node.problems.power_flow.rolling import Point
 
 Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
 
@@ -110,6 +123,23 @@ def constants(here: Sequence[str], there: Wiring, z: Mapping[str, Vector]) -> Ve
     return np.array([total[key] / owners[key] if owners[key] else nan for key in here])
 
 
+def points(plan: Plan, source: str, state: ServerState) -> tuple[Point, ...]:
+    """Where a day stands after each period that a run has planned, from the coordinator's last state."""
+    case = load(source).without(plan.problem.ignore).without_loads()
+    done = dispatched(case, plan.problem, wiring(case, plan.problem).layouts, state)
+    if done is None or not isinstance(done.dispatch, Day):
+        return ()
+    day, numbers = done.dispatch, [str(row + 1) for row in case.generators.rows.tolist()]
+    names = [unit.name for unit in day.units]
+    return tuple(
+        Point(
+            dict(zip(names, energy, strict=True)),
+            dict(zip(numbers, (one.p_g * case.base_mva).tolist(), strict=True)),
+        )
+        for energy, one in zip(day.paths[2].tolist(), day.periods, strict=True)
+    )
+
+
 def answer(plan: Plan, source: str, state: Any) -> tuple[Document, dict[str, Table]]:
     """What a run that is over has found, from the coordinator's last state: figures, and tables by name.
 
@@ -118,11 +148,46 @@ def answer(plan: Plan, source: str, state: Any) -> tuple[Document, dict[str, Tab
     """
     if plan.problem.objective != "cost" or not state.closing:
         return {}, {}
+    _, figures, done = _found(plan, source, state)
+    return figures, {} if done is None else dict(done.dispatch.tables())
+
+
+def _found(plan: Plan, source: str, state: Any) -> tuple[Case, Document, Dispatched | None]:
+    """The case, the figures of a run at least cost, and its dispatch; None if a zone is held."""
     case = load(source).without(plan.problem.ignore).without_loads()
     layouts = wiring(case, plan.problem).layouts
     done = dispatched(case, plan.problem, layouts, state)
     measured = dict(zip(plan.running.figures, state.measured.tolist(), strict=True))
     apart = {"disagreement_mw": measured["disagreement"] * case.base_mva}
-    if done is None:
-        return figures_of_some(case, layouts, state, measured["objective"]) | apart, {}
-    return done.figures | apart, dict(done.dispatch.tables())
+    figures = done.figures if done else figures_of_some(case, layouts, state, measured["objective"])
+    return case, figures | apart, done
+
+
+def view(plan: Plan, source: str, ended: Ended) -> Document:
+    """Fields of `AnswerView`: what the dispatch serves, costs and is worth. Over a horizon only what is of all of it;
+    of load shedding the verdict alone, if noise does not count for it.
+    """
+    state, t = ended.state, plan.terms
+    size = float(np.linalg.norm(np.concatenate([ended.z[p] for p in sorted(ended.z)])))
+    if plan.problem.objective != "cost":
+        verdict = verdict_of(ended.residual, size, met=ended.met)
+        quiet = t is None or t.published or t.mode == "input"
+        return {"verdict": verdict if quiet or verdict != "not-converged" else None}
+    if not state.closing:
+        return {"verdict": verdict_of(ended.residual, size, met=ended.met, agreed=0.0)}
+    case, figures, done = _found(plan, source, state)
+    ac, gap = figures["ac"], figures["gap"]
+    distance = done.distance if done else proven(case, state.bound, figures["objective"], None)["gap"]
+    verdict = verdict_of(ended.residual, size, met=ended.met, agreed=0.0, gap=gap, distance=distance)
+    common = {"verdict": verdict, "gap": gap, "ac": ac["status"]}
+    if plan.problem.horizon is not None:
+        return common
+    final = ac if "objective" in ac else figures
+    return common | {
+        "served_mw": final["served_mw"],
+        "unserved_mw": final["unserved_mw"],
+        "cost": final["objective"],
+        "ac_violation": largest_violation(case, state.dispatch),
+        "tie_flows": done.dispatch.tie_flows() if done and isinstance(done.dispatch, Dispatch) else {},
+        "prices": {int(bus): price for bus, price in figures.get("prices", {}).items()},
+    }

@@ -15,7 +15,7 @@ from math import isfinite, sqrt
 import numpy as np
 
 from hushgrid.grid_cases.ac.margins import margins
-from hushgrid.grid_cases.ac.network import flows
+from hushgrid.grid_cases.ac.network import Point, flows, violations
 from hushgrid.grid_cases.ac.opf import AcDispatch, NoDispatch, recover
 from hushgrid.grid_cases.ac.program import Margins
 from hushgrid.grid_cases.case import Case
@@ -111,7 +111,7 @@ def _conclusion_of_periods(case: Case, problem: ZonesPlan, layouts: Mapping[str,
         found = [one if isinstance(one, AcDispatch) else None for one in outcomes]
         apart = measured["disagreement"] * case.base_mva
         told = {p: _own_of_periods(case, layout, found, relaxed) for p, layout in layouts.items()}
-        released = {p: Released(_status(outcomes), apart, values) for p, values in told.items()}
+        released = {p: Released(_status(outcomes, horizon.first), apart, values) for p, values in told.items()}
         width = 2 + 2 * len(case.generators) + 8 * len(case.buses) + 4 * len(case.dc_lines)
         packed = [np.full(width, np.nan) if one is None else _packed(case, one, {}) for one in found]
         kept = np.concatenate(packed) if any(one is not None for one in found) else np.zeros(0)
@@ -120,8 +120,8 @@ def _conclusion_of_periods(case: Case, problem: ZonesPlan, layouts: Mapping[str,
     return conclude
 
 
-def _status(outcomes: Sequence[AcDispatch | NoDispatch]) -> str:
-    failed = {t: one.why for t, one in enumerate(outcomes, 1) if isinstance(one, NoDispatch)}
+def _status(outcomes: Sequence[AcDispatch | NoDispatch], first: int) -> str:
+    failed = {t: one.why for t, one in enumerate(outcomes, first) if isinstance(one, NoDispatch)}
     if not outcomes:
         return LEFT_OUT
     if not failed:
@@ -227,6 +227,21 @@ def _packed(case: Case, ac: AcDispatch, held: Mapping[str, Standing]) -> Vector:
     return np.concatenate([head, ac.p_g, ac.q_g, *of_buses, ac.dc.ravel()])
 
 
+def _unpacked(case: Case, packed: Vector) -> list[Vector]:
+    """(iterations, objective), then as `_packed`: p_g, q_g, v, angle, slack, price, dc."""
+    n, g = len(case.buses), len(case.generators)
+    return np.split(packed, np.cumsum([2, g, g, n, n, 4 * n, 2 * n]))
+
+
+def largest_violation(case: Case, packed: Vector) -> float | None:
+    """By how much the AC dispatch in the coordinator's state passes a limit in p.u. at most; None if there is none."""
+    if not packed.size:
+        return None
+    _, p_g, q_g, v, angle, _, _, dc = _unpacked(case, packed)
+    beyond = violations(case, Point(v, angle, p_g, q_g, dc.reshape(-1, 4)))
+    return max(value for kind, value in beyond.items() if kind != "angle")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Recovered:
     """A dispatch that satisfies the AC power flow equations, and its figures for result.json."""
@@ -280,13 +295,15 @@ def _dispatched_day(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout
     ]
     # A price is the plan's: an AC power flow of one period knows nothing of what that period owes to others.
     final = [replace(ac.dispatch, price=one.price) if ac else one for ac, one in zip(each, relaxed, strict=True)]
-    day = Day(horizon, problem.horizon.storage, final, relaxed, paths_of(problem, days), problem.voll)
+    day = Day(
+        horizon, problem.horizon.storage, final, relaxed, paths_of(problem, days), problem.voll, problem.contingencies
+    )
     cost = day.cost(relaxed)
     ac_cost = day.cost(final) if all(each) else None
     ac: Document = {"status": next(iter(state.released.values())).status}
     if any(each):
         losses = [one.figures["losses_mw"] if one else None for one in each]
-        failed = [t for t, one in enumerate(each, 1) if one is None]
+        failed = [t for t, one in enumerate(each, horizon.first) if one is None]
         ac |= {"objective": ac_cost, "losses_mw": losses, "failed": failed}
     figures = {"objective": cost, **day.figures(), **proven(case, state.bound, cost, ac_cost), "ac": ac}
     return Dispatched(day, figures, proven(case, state.bound, cost, None)["gap"])
@@ -339,8 +356,8 @@ def recovered(case: Case, seen: Dispatch, packed: Vector) -> Recovered | None:
     """
     if not packed.size:
         return None
-    n, g = len(case.buses), len(case.generators)
-    head, p_g, q_g, v, angle, slack, price, dc = np.split(packed, np.cumsum([2, g, g, n, n, 4 * n, 2 * n]))
+    n = len(case.buses)
+    head, p_g, q_g, v, angle, slack, price, dc = _unpacked(case, packed)
     there = list(seen.zone_of)
     known = np.isin(case.generators.bus, there)
     touched = np.isin(case.lines.from_bus, there) | np.isin(case.lines.to_bus, there)

@@ -1,9 +1,8 @@
 """What a run over a horizon ends with: a dispatch for each period, and what storage does.
 
 As in `conclusion`, all of it is a function of the gates' answers and of public data. Storage is fixed where the
-relaxation has it, and generators stay so near to the relaxation's plan that their ramps hold whatever each period's AC
-optimal power flow chooses: so periods are solved one by one, and one that fails takes no other with it. Model:
-`grid_cases.zone.horizon`.
+relaxation has it; the AC optimal power flows of the periods are one program, tied by ramps. If it has no solution they
+are solved one by one, and one that fails takes no other with it. Model: `grid_cases.zone.horizon`.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hushgrid.grid_cases.ac import contingencies
+from hushgrid.grid_cases.ac.network import Point
 from hushgrid.grid_cases.ac.opf import AcDispatch, NoDispatch, recover_each
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.dispatch import Dispatch, Part
@@ -25,6 +26,7 @@ from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.power_flow.section import StorageUnit, ZonesPlan
 
 STORAGE = ("period", "storage", "bus", "zone", "charge_mw", "discharge_mw", "energy_mwh", "source")
+CONTINGENCIES = ("period", *contingencies.COLUMNS)
 FLOWS = ("charge_mw", "discharge_mw")  #: of storage, what a zone's balance has beside its other columns
 
 Table = tuple[tuple[str, ...], list[tuple[Any, ...]]]
@@ -69,14 +71,28 @@ def relaxed_periods(case: Case, days: Mapping[str, ZoneDay], horizon: Horizon) -
 def recovered_periods(
     case: Case, relaxed: Sequence[Dispatch], horizon: Horizon, voll: float
 ) -> list[AcDispatch | NoDispatch]:
-    """One AC optimal power flow a period, around the relaxation's plan."""
+    """An AC optimal power flow of each period, storage as the relaxation has it: all at once, tied by their ramps; if
+    that has no solution one by one, so near to the relaxation's plan that ramps hold whatever each of them chooses.
+    """
+    every = np.arange(len(case.generators))
+    steps = horizon.steps_of(case, every)
+    if np.isfinite(steps).any() and len(relaxed) > 1:
+        low, high = horizon.limits(case)
+        together = recover_each(_problems(relaxed, low, high), voll=voll, steps=steps)
+        if all(isinstance(one, AcDispatch) for one in together):
+            return together
     low, high = horizon.around(case, np.stack([one.p_g for one in relaxed]))
+    return recover_each(_problems(relaxed, low, high), voll=voll)
+
+
+def _problems(relaxed: Sequence[Dispatch], low: Vector, high: Vector) -> list[tuple[Case, Vector]]:
+    """Case and loads (2 nb,), p.u., of each period, with generation between low and high (T, ng)."""
     problems = list[tuple[Case, Vector]]()
     for t, one in enumerate(relaxed):
         generators = replace(one.case.generators, p_min=low[t], p_max=high[t])
         loads = one.d + np.stack([one.stored, np.zeros(len(one.stored))], axis=1)
         problems.append((replace(one.case, generators=generators), loads.T.ravel()))
-    return recover_each(problems, voll=voll)
+    return problems
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +105,7 @@ class Day:
     relaxed: Sequence[Dispatch]
     paths: Vector  #: (3, T, K) of all units, in the plan's order
     voll: float
+    screened: bool = False  #: whether each period is checked with each line out
 
     def cost(self, each: Sequence[Dispatch]) -> float:
         """$ of the whole horizon: generation, lost load and storage."""
@@ -112,25 +129,32 @@ class Day:
         }
 
     def tables(self) -> dict[str, Table]:
-        """Those of a dispatch, with a first column `period` (from 1), and what storage does."""
+        """Those of a dispatch, with a first column `period` (the day's own), and what storage does."""
         stacked: dict[str, Table] = {}
-        for t, one in enumerate(self.periods, 1):
+        for t, one in enumerate(self.periods):
             for name, (columns, rows) in one.tables().items():
-                header, more = ("period", *columns), [(t, *row) for row in rows]
+                header, more = ("period", *columns), [(self.horizon.first + t, *row) for row in rows]
                 if name == "balance":
-                    header, more = (*header, *FLOWS), [(*row, *self._flows(row[1], t - 1)) for row in more]
+                    header, more = (*header, *FLOWS), [(*row, *self._flows(row[1], t)) for row in more]
                 stacked.setdefault(name, (header, []))[1].extend(more)
-        return stacked | ({"storage": (STORAGE, list(self._storage()))} if self.units else {})
+        if self.units:
+            stacked["storage"] = STORAGE, list(self._storage())
+        if self.screened:
+            stacked["contingencies"] = (
+                CONTINGENCIES,
+                [(t, *row) for t, one in enumerate(self.periods, 1) for row in _screened(one)],
+            )
+        return stacked
 
     def _flows(self, zone: str, t: int) -> tuple[float, float]:
         inside = [self.periods[0].zone_of[unit.bus] == zone for unit in self.units]
-        charge, discharge = (round(float(self.paths[k, t, inside].sum()), 3) + 0.0 for k in (0, 1))
+        charge, discharge = (round(float(self.paths[k, t, inside].sum()), 6) + 0.0 for k in (0, 1))
         return charge, discharge
 
     def _storage(self) -> Sequence[tuple[Any, ...]]:
         return [
             (
-                *(t + 1, unit.name, unit.bus, one.zone_of[unit.bus]),
+                *(self.horizon.first + t, unit.name, unit.bus, one.zone_of[unit.bus]),
                 *(round(float(self.paths[kind, t, k]), 6) + 0.0 for kind in range(3)),
                 one.source,
             )
@@ -139,10 +163,17 @@ class Day:
         ]
 
 
+def _screened(one: Dispatch) -> list[tuple[Any, ...]]:
+    """Rows of one period: each line out, at the dispatch's set-points and the loads that it serves."""
+    point = Point(one.v, np.zeros(len(one.v)), one.p_g, one.q_g, one.dc)
+    loads = one.d + np.stack([one.stored, np.zeros(len(one.stored))], axis=1)
+    return contingencies.rows(one.case, point, loads.T.ravel(), one.slack[:, [0, 2]] - one.slack[:, [1, 3]])
+
+
 def paths_of(problem: ZonesPlan, days: Mapping[str, ZoneDay]) -> Vector:
     """(3, T, K) of all units, in the plan's order."""
     assert problem.horizon is not None
-    units, T = problem.horizon.storage, problem.horizon.periods
+    units, T = problem.horizon.storage, problem.horizon.left
     paths = np.zeros((3, T, len(units)))
     for day in days.values():
         mine = [k for k, unit in enumerate(units) if unit.bus in day.layout.buses]

@@ -39,12 +39,11 @@ from hushgrid.node.problems.kind import Plan
 from hushgrid.node.problems.power_flow.capacity import read_capacities
 from hushgrid.node.problems.power_flow.costs import TOTALS, LocalCost
 from hushgrid.node.problems.power_flow.gate import ZoneGate
-from hushgrid.node.problems.power_flow.horizon import horizon_of, keys_over, over, read_horizon, storage_names
+from hushgrid.node.problems.power_flow.horizon import horizon_of, keys_over, over, read_horizon, units_at
 from hushgrid.node.problems.power_flow.section import (
     NAME,
     VOLL,
     Part,
-    StorageUnit,
     ZonesPlan,
     ZonesProblem,
     objective_of,
@@ -71,10 +70,10 @@ class ZoneLoss:
 
         `typical` (2 nb,), p.u.: the public load in place of one that counts no more [zero].
         """
+        if mask is not None:
+            mask = np.tile(mask, d.size // mask.size)  # the same in each period
         if unit is not None:
             mask = unit > 0 if mask is None else mask & (unit > 0)
-        if mask is not None:
-            mask = np.tile(mask, d.size // mask.size)
         self.model, self.unit, self.size = model, unit, d.size
         self.periods = d.size // (2 * len(model.buses))
         self.loaded = np.arange(d.size) if mask is None else np.flatnonzero(mask)
@@ -156,7 +155,7 @@ def public(
         problem.ignore,
     )
     if problem.horizon is not None:
-        plan = replace(plan, horizon=read_horizon(problem.horizon, case))
+        plan = replace(plan, horizon=read_horizon(problem.horizon, case), contingencies=problem.contingencies)
         horizon_of(plan, case)
     if objective == "cost":
         wired = wiring(case, plan)
@@ -243,7 +242,6 @@ class Zone:
     neighbours: ClassVar[bool] = False  #: it speaks to the coordinator alone
     until: Vector | None = None  #: (2 nb,) running time, s, until which each load counts; None: for ever
     typical: Vector | None = None  #: (2 nb,) p.u.: the public load that counts then
-    units: Sequence[StorageUnit] = ()  #: its storage, as the plan has it that it has taken up last
 
     def __init__(
         self,
@@ -329,12 +327,12 @@ class Zone:
 
     def _check_horizon(self, plan: Plan) -> None:
         """Its own loads are of as many periods, and a day is hidden as a day."""
-        horizon, t, T = horizon_of(plan.problem, self.case), plan.terms, self.periods
-        if horizon.periods != T:
-            raise InputError(
-                f"{self.name}: found a plan of {horizon.periods} periods, expected {T}, as its profiles have"
-            )
-        if t is not None and plan.problem.horizon is not None and not t.day:
+        horizon, t, T = plan.problem.horizon, plan.terms, self.periods
+        horizon_of(plan.problem, self.case)
+        periods = 1 if horizon is None else horizon.periods
+        if periods != T:
+            raise InputError(f"{self.name}: found a plan of {periods} periods, expected {T}, as its profiles have")
+        if t is not None and horizon is not None and not t.day:
             raise Refused(
                 f"{self.name}: found another change than a day in a plan with a horizon, expected {{day: ...}}"
             )
@@ -368,18 +366,19 @@ class Zone:
     def machine(
         self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, budget_check: BudgetCheck
     ) -> tuple[Keeping, Gate]:
-        """Its machine and its gate in a run that it has checked."""
+        """Its machine and its gate in a run that it has checked.
+
+        Of a day that is carried on the gate answers on all periods, always, and what is over is left out of its answer.
+        """
         t, model, problem = plan.terms, self.model, plan.problem
         memory, horizon = AnswerMemory(ledger, f"{self.digest} {model.buses}"), horizon_of(problem, self.case)
         loss = loss_of(model, self.d, problem, t, self.contracts, self.typical, self.case.base_mva)
         gate = ZoneGate(self.name, loss, t, noise, budget_check, memory)
         gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.spends.running)
+        gate.passed = (horizon.first - 1) * 2 * len(model.buses)
         one, T = shared_of(self.layout, problem), horizon.periods
-        self.units = (
-            tuple(unit for unit in problem.horizon.storage if unit.bus in model.buses) if problem.horizon else ()
-        )
         shared = over(one, model.n, T)
-        stored = 3 * T * len(self.units)
+        stored = 3 * T * len(units_at(problem, model.buses))
         place = NodeContext(
             gate=gate,
             feasible=lambda D: ZoneStep(model, D, self.solver),
@@ -434,7 +433,9 @@ def wiring(case: Case, problem: ZonesPlan) -> Wiring:
     horizon = horizon_of(problem, case)
     layouts = {z: Layout.from_case(case.without_loads(), tuple(buses)) for z, buses in problem.zones.items()}
     shared = {z: over(shared_of(one, problem), len(one.keys), horizon.periods) for z, one in layouts.items()}
-    own = {z: keys_over(one.keys, horizon, storage_names(problem, one.buses)) for z, one in layouts.items()}
+    own = {
+        z: keys_over(one.keys, horizon, [u.name for u in units_at(problem, one.buses)]) for z, one in layouts.items()
+    }
     keys, position = place({z: [own[z][k] for k in shared[z]] for z in layouts})
     return Wiring(layouts, shared, keys, position, own, horizon)
 
@@ -444,6 +445,6 @@ def largest_message(layout: Layout, problem: ZonesPlan) -> int:
     m = int(shared_of(layout, problem).size)
     if problem.objective != "cost":
         return m
-    T = problem.horizon.periods if problem.horizon else 1
-    closing = T * (len(layout.keys) + 4 * len(layout.buses) + 3 * len(storage_names(problem, layout.buses)))
+    T = problem.horizon.left if problem.horizon else 1
+    closing = T * (len(layout.keys) + 4 * len(layout.buses) + 3 * len(units_at(problem, layout.buses)))
     return max(T * m + 2 * len(TOTALS), closing, T * len(released_keys(layout.case, layout)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from itertools import count, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +19,13 @@ from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.durable import write_file
 from hushgrid.node.problems.kind import SiteOutcome
 from hushgrid.node.problems.power_flow.device import Zone, capacities, model_of
-from hushgrid.node.problems.power_flow.horizon import read_profiles
+from hushgrid.node.problems.power_flow.horizon import read_profiles, units_at
 from hushgrid.node.problems.power_flow.question import LOAD_BOUND
-from hushgrid.node.problems.power_flow.section import ZoneData
+from hushgrid.node.problems.power_flow.section import HorizonPlan, StorageUnit, ZoneData, ZonesPlan
+from hushgrid.node.schema.durations import UNITS, moment
 from hushgrid.node.schema.sections import Adjacency, Loaded
+
+HOUR_S = UNITS["h"]
 
 
 def read_loads(path: Path, buses: tuple[int, ...], base_mva: float) -> list[float]:
@@ -65,6 +69,7 @@ class Dispatched(NamedTuple):
 
     periods: list[list[Row]]  #: of a snapshot one
     source: str  #: ac | relaxed
+    first: int = 1  #: the number of the first period
     wrong: str | None = None  #: the limit of the zone that it passes
 
     @property
@@ -73,79 +78,156 @@ class Dispatched(NamedTuple):
         return self.periods[0]
 
 
-def dispatched(zone: Zone, outcome: Mapping[str, Vector]) -> Dispatched:
+def dispatched(zone: Zone, outcome: Mapping[str, Vector], problem: ZonesPlan | None = None) -> Dispatched:
     """Of a run at least cost the recovered dispatch, if there is one. One that passes a limit of the zone is not
-    taken. Over a horizon storage's rows stand behind those of each period.
+    taken. Over a horizon, that of `problem`, storage's rows stand behind those of each period.
     """
-    T, n, (released, z) = zone.periods, zone.model.n, (outcome.get("released", np.zeros(0)), outcome["z"])
-    stored = [_stored(zone, each) for each in np.moveaxis(z[T * n :].reshape(3, T, len(zone.units)), 1, 0)]
+    plan = problem.horizon if problem else None
+    units = units_at(problem, zone.model.buses) if problem else []
+    T, first = (plan.left, plan.first) if plan else (1, 1)
+    n, (released, z) = zone.model.n, (outcome.get("released", np.zeros(0)), outcome["z"])
+    stored = [_stored(units, each) for each in np.moveaxis(z[T * n :].reshape(3, T, len(units)), 1, 0)]
     if not released.size:
         each = [setpoints(zone.case, zone.model.keys, values) for values in z[: T * n].reshape(T, n)]
-        return Dispatched([rows + more for rows, more in zip(each, stored, strict=True)], "relaxed")
+        return Dispatched([rows + more for rows, more in zip(each, stored, strict=True)], "relaxed", first)
     keys, wrong, periods = released_keys(zone.case, zone.layout), list[str](), list[list[Row]]()
-    for t, (values, more) in enumerate(zip(released.reshape(T, -1), stored, strict=True), 1):
+    for t, (values, more) in enumerate(zip(released.reshape(T, -1), stored, strict=True), first):
         periods.append(setpoints(zone.case, keys, values, "ac") + more)
         if why := beyond_limits(zone, dict(zip(keys, values.tolist(), strict=True))):
-            wrong.append(why if T == 1 else f"period {t}: {why}")
-    return Dispatched(periods, "ac", wrong[0] if wrong else None)
+            wrong.append(f"period {t}: {why}" if plan else why)
+    return Dispatched(periods, "ac", first, wrong[0] if wrong else None)
 
 
-def _stored(zone: Zone, values: Vector) -> list[Row]:
-    """What each storage unit of the zone does in a period: (3, K) charging and discharging MW, energy MWh."""
+def _stored(units: Sequence[StorageUnit], values: Vector) -> list[Row]:
+    """What each of these storage units does in a period: (3, K) charging and discharging MW, energy MWh."""
     kinds = (("charge", "MW"), ("discharge", "MW"), ("energy", "MWh"))
     return [
         (kind, unit.name, float(value), measure, k, unit.bus, "", "", "plan")
         for (kind, measure), row in zip(kinds, values, strict=True)
-        for k, (unit, value) in enumerate(zip(zone.units, row, strict=True), 1)
+        for k, (unit, value) in enumerate(zip(units, row, strict=True), 1)
     ]
 
 
-def keep_setpoints(zone: Zone, outcome: Mapping[str, Vector], path: Path) -> str | None:
-    """What the zone's controller is to do now, as CSV, replaced whole; over a horizon also NAME.day.csv, all periods.
-    Returns what is to be said of it, or None. Raises OSError if the disk fails.
+def keep_setpoints(
+    zone: Zone, outcome: Mapping[str, Vector], path: Path, problem: ZonesPlan | None = None
+) -> str | None:
+    """What the zone's controller is to do now, as CSV, replaced whole; over a horizon also NAME.day.csv, the periods
+    from this one on. Returns what is to be said of it, or None. Raises OSError if the disk fails.
 
     What is not taken leaves what was there before.
     """
-    dispatch = dispatched(zone, outcome)
+    dispatch = dispatched(zone, outcome, problem)
     if dispatch.wrong:
         return f"the dispatch of the coordinator is not taken, {path.name} stays as it was: {dispatch.wrong}"
-    if zone.periods > 1:
-        day = [(t, *row) for t, rows in enumerate(dispatch.periods, 1) for row in rows]
-        _write(path.with_name(path.name.replace("setpoints", "day")), day, ("period", *COLUMNS))
+    if problem and problem.horizon and problem.horizon.periods > 1:
+        day = [(t, *row) for t, rows in enumerate(dispatch.periods, dispatch.first) for row in rows]
+        _write(day_file(path), day, ("period", *COLUMNS))
     _write(path, dispatch.rows)
     return None
 
 
-def site_setpoints(zone: Zone, outcome: Mapping[str, Vector]) -> SiteOutcome:
+def day_file(setpoints: Path) -> Path:
+    """The table of the day beside a file of set-points."""
+    return setpoints.with_name(f"{setpoints.name.removesuffix('setpoints.csv')}day.csv")
+
+
+def site_setpoints(
+    zone: Zone, outcome: Mapping[str, Vector], problem: ZonesPlan | None = None, now: float = 0.0
+) -> SiteOutcome:
     """The same for other programs: what all generators of a bus are to give, MW and MVAr, and its voltage, p.u. Over a
-    horizon of the first period, and what storage is to do.
+    horizon of this period, and what storage is to do, then the same of the later periods, and the tariff of the day.
+
+    now: the time of this machine's clock, s.
     """
-    dispatch = dispatched(zone, outcome)
+    dispatch = dispatched(zone, outcome, problem)
     if dispatch.wrong:
         return SiteOutcome({}, why=f"the dispatch of the coordinator is not taken: {dispatch.wrong}")
+    document: Document = {"source": dispatch.source, **_of_buses(zone, dispatch.rows)}
+    if problem is None or problem.horizon is None:
+        return SiteOutcome(document)
+    spans = spans_of(problem.horizon, now)
+    units = units_at(problem, zone.model.buses)
+    each: list[Document] = [
+        {
+            "period": t,
+            "valid_from": start,
+            "valid_until": end,
+            **_of_buses(zone, rows),
+            **({"storage": _of_storage(units, rows)} if units else {}),
+        }
+        for t, (start, end), rows in zip(count(dispatch.first), spans, dispatch.periods, strict=False)
+    ]
+    return SiteOutcome(document | each[0] | {"day": each[1:]}, tariff=_tariff(zone, outcome, units, spans))
+
+
+def spans_of(horizon: HorizonPlan, now: float) -> list[tuple[str, str]]:
+    """When each period of a plan begins and ends, UTC. By the coordinator's clock if it and this machine's agree to
+    within a period; else the first begins now.
+    """
+    length = horizon.hours * HOUR_S
+    start = horizon.began + (horizon.first - 1) * length
+    if abs(now - start) > length:
+        start = now
+    ends = [moment(start + k * length) for k in range(horizon.left + 1)]
+    return list(pairwise(ends))
+
+
+def _tariff(
+    zone: Zone, outcome: Mapping[str, Vector], units: Sequence[StorageUnit], spans: Sequence[tuple[str, str]]
+) -> Document:
+    """What a kWh costs at each bus in each period, and how many kW the plan serves there."""
+    T, n, nb = len(spans), zone.model.n, len(zone.model.buses)
+    z, base = outcome["z"], zone.case.base_mva
+    price = outcome["duals"].reshape(T, -1)[:, :nb] / 1e3
+    served = np.stack([-(zone.model.A @ each)[:nb] for each in z[: T * n].reshape(T, n)]) * base
+    flows = z[T * n :].reshape(3, T, len(units))
+    for k, unit in enumerate(units):
+        served[:, zone.model.buses.index(unit.bus)] -= flows[0, :, k] - flows[1, :, k]
+
+    def over_time(values: Vector) -> list[Document]:
+        return [
+            {"start": start, "end": end, "value": round(value, 6) + 0.0}
+            for (start, end), value in zip(spans, values.tolist(), strict=True)
+        ]
+
+    kilowatts = np.maximum(served, 0.0) * 1e3
+    return {
+        "format": 1,
+        "unit": "$/kWh",
+        "limit_unit": "kW",
+        "buses": {
+            str(bus): {"prices": over_time(price[:, k]), "limits": over_time(kilowatts[:, k])}
+            for k, bus in enumerate(zone.model.buses)
+        },
+    }
+
+
+def _of_buses(zone: Zone, rows: Sequence[Row]) -> Document:
+    """Set-points of one period by bus, and those of the ends of dc lines."""
     buses: dict[int, dict[str, float | int]] = {}
-    for row in dispatch.rows:
+    for row in rows:
         if row[0] in ("p_g", "q_g"):
             here = buses.setdefault(int(row[5]), {"bus": int(row[5]), "mw": 0.0, "mvar": 0.0})
             here["mw" if row[0] == "p_g" else "mvar"] += row[2]
-    for row in dispatch.rows:
+    for row in rows:
         if row[0] == "v" and int(row[5]) in buses:
             buses[int(row[5])]["pu"] = row[2]
-    document: Document = {"source": dispatch.source, "setpoints": [buses[bus] for bus in sorted(buses)]}
-    if terminals := _terminals(zone, dispatch.rows):
-        document["dc_lines"] = terminals
-    if zone.units:
-        flows = {(row[0], row[1]): row[2] for row in dispatch.rows if row[0] in ("charge", "discharge", "energy")}
-        document["storage"] = [
-            {
-                "name": unit.name,
-                "bus": unit.bus,
-                "mw": flows["discharge", unit.name] - flows["charge", unit.name],
-                "mwh": flows["energy", unit.name],
-            }
-            for unit in zone.units
-        ]
-    return SiteOutcome(document)
+    terminals = _terminals(zone, rows)
+    return {"setpoints": [buses[bus] for bus in sorted(buses)], **({"dc_lines": terminals} if terminals else {})}
+
+
+def _of_storage(units: Sequence[StorageUnit], rows: Sequence[Row]) -> list[Document]:
+    """What storage gives (below zero: takes), MW, and what it holds at the end of the period, MWh."""
+    flows = {(row[0], row[1]): row[2] for row in rows if row[0] in ("charge", "discharge", "energy")}
+    return [
+        {
+            "name": unit.name,
+            "bus": unit.bus,
+            "mw": flows["discharge", unit.name] - flows["charge", unit.name],
+            "mwh": flows["energy", unit.name],
+        }
+        for unit in units
+    ]
 
 
 def _terminals(zone: Zone, rows: Sequence[Row]) -> list[dict[str, float | int]]:

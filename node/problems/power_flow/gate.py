@@ -107,6 +107,7 @@ class ZoneGate(Gate):
     ) -> None:
         super().__init__(node, terms, noise, authority, lattice_of(node, loss, terms), width(loss, terms))
         self.loss, self.memory = loss, memory
+        self.passed = 0  #: entries of the data, from the first on, that a run has no use for: of periods that are over
         self.question = LoadQuestion(loss, terms) if terms else None
 
     # --- what an algorithm may ask ---
@@ -137,7 +138,7 @@ class ZoneGate(Gate):
         if self.terms is None:
             if not self.state.answers:
                 self._nonprivate()
-            return self.loss.data
+            return self.loss.data[self.passed :]
         if not self.state.kept.size:
             key = self._key(self._noise_lattice())
             known = self.memory.find(key)
@@ -145,7 +146,7 @@ class ZoneGate(Gate):
                 known = self._noisy_data().tobytes()
                 self.repeat.append((key, known))
             self.state.kept = np.frombuffer(known)
-        return self.state.kept
+        return self.state.kept[self.passed :]
 
     def exact_gradient(self, x: Vector) -> Vector:
         """f'(x) without noise. A node with a finite budget refuses it; under (3.4) `perturb` pays instead."""

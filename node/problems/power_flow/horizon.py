@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import TypeVar
@@ -21,22 +22,29 @@ STORAGE = ("name", "bus", "p_mw", "e_mwh", "eta", "cost", "e_start", "e_end")
 OF_GENERATORS = ("period", "gen", "value")
 RAMPS = ("gen", "per_hour")
 RESERVE = ("period", "zone", "mw")
+WITHIN = 1e-6  #: MWh and a share of it: how exactly a plan keeps the limits of storage
+NEAR = 1e-5  #: p.u.; by how much a dispatch may pass a limit of generation: its solver's own accuracy
 Key = TypeVar("Key", int, str)
 
 
 def horizon_of(problem: ZonesPlan, case: Case) -> Horizon:
-    """A plan's horizon on its case; a snapshot where it has none. Raises InputError where the two do not fit."""
+    """A plan's horizon on its case: the periods from its first on; a snapshot where it has none.
+
+    What goes before is met as far as it can be: a generator that its availability leaves less than its ramp would be
+    is there at once, and storage that cannot reach its last energy any more ends as full as it gets.
+    Raises InputError where plan and case do not fit.
+    """
     plan = problem.horizon
     if plan is None:
         return SNAPSHOT
     _check(plan, problem, case)
-    T, generators = plan.periods, case.generators
+    passed, T, generators = plan.first - 1, plan.left, case.generators
     place = {str(row + 1): k for k, row in enumerate(generators.rows.tolist())}
 
     def table(rows: Mapping[str, Sequence[float]]) -> np.ndarray:
         values = np.ones((T if rows else 0, len(generators)))
         for number, each in rows.items():
-            values[:, place[number]] = each
+            values[:, place[number]] = each[passed:]
         return values
 
     ramp = np.full(len(generators) if plan.ramps else 0, np.inf)
@@ -44,8 +52,18 @@ def horizon_of(problem: ZonesPlan, case: Case) -> Horizon:
         ramp[place[number]] = share
     columns = zip(*((u.bus, u.p_mw, u.e_mwh, u.eta, u.cost, u.e_start, u.e_end) for u in plan.storage), strict=True)
     storage = Storage(*(np.array(column) for column in columns)) if plan.storage else SNAPSHOT.storage
-    reserve = {zone: np.array(each) for zone, each in plan.reserve.items()}
-    return Horizon(T, plan.hours, storage, ramp, table(plan.availability), table(plan.price), reserve)
+    if plan.energy:
+        start = np.minimum(plan.energy, storage.e_mwh)
+        most = start + T * plan.hours * storage.eta * storage.p_mw
+        storage = replace(storage, e_start=start, e_end=np.minimum(storage.e_end, np.minimum(most, storage.e_mwh)))
+    reserve = {zone: np.array(each[passed:]) for zone, each in plan.reserve.items()}
+    prices = table(plan.price)
+    horizon = Horizon(T, plan.hours, storage, ramp, table(plan.availability), prices, reserve, first=plan.first)
+    if not plan.before:
+        return horizon
+    before, every = np.array([plan.before[number] for number in place]) / case.base_mva, np.arange(len(generators))
+    steps, most = horizon.steps_of(case, every), horizon.available(case, every)[0]
+    return replace(horizon, before=np.clip(before, generators.p_min - steps, most + steps))
 
 
 def _check(plan: HorizonPlan, problem: ZonesPlan, case: Case) -> None:
@@ -67,6 +85,7 @@ def _check(plan: HorizonPlan, problem: ZonesPlan, case: Case) -> None:
             raise InputError(
                 f"{where}: found e_end {unit.e_end:g}, expected at most {reach:g} MWh, what it reaches from e_start"
             )
+    _check_beginning(plan, case, numbers)
     for key in ("ramps", "availability", "price"):
         for number in getattr(plan, key):
             if number not in numbers:
@@ -89,6 +108,25 @@ def _check(plan: HorizonPlan, problem: ZonesPlan, case: Case) -> None:
         )
 
 
+def _check_beginning(plan: HorizonPlan, case: Case, numbers: Mapping[str, int]) -> None:
+    """Raises InputError unless storage and generators can be where the plan begins."""
+    if plan.energy and len(plan.energy) != len(plan.storage):
+        raise InputError(f"horizon.energy: found {len(plan.energy)} energies, expected {len(plan.storage)}")
+    for unit, energy in zip(plan.storage, plan.energy, strict=False):
+        if energy > unit.e_mwh * (1 + WITHIN) + WITHIN:
+            raise InputError(f"horizon.energy: {unit.name}: found {energy:g} MWh, expected at most {unit.e_mwh:g}")
+    if not plan.before:
+        return
+    if plan.before.keys() != numbers.keys():
+        raise InputError(f"horizon.before: found {len(plan.before)} generators, expected the {len(numbers)} in service")
+    for number, k in numbers.items():
+        low, high = (getattr(case.generators, key)[k] * case.base_mva for key in ("p_min", "p_max"))
+        if not low - NEAR * case.base_mva <= plan.before[number] <= high + NEAR * case.base_mva:
+            raise InputError(
+                f"horizon.before: gen {number}: found {plan.before[number]:g} MW, expected {low:g} to {high:g}"
+            )
+
+
 def over(positions: Index, size: int, periods: int) -> Index:
     """Positions among `size` entries, in each of so many periods."""
     within: Index = (np.arange(periods)[:, None] * size + positions).ravel()
@@ -97,19 +135,19 @@ def over(positions: Index, size: int, periods: int) -> Index:
 
 def keys_over(keys: Sequence[str], horizon: Horizon, storage: Sequence[str] = ()) -> list[str]:
     """Names of entries in each period: of a snapshot their own, else pg:0@1, pg:0@2 ..., and those of storage after."""
-    T = horizon.periods
-    if T == 1 and not len(horizon.storage):
+    if horizon.first == horizon.periods == 1 and not len(horizon.storage):
         return list(keys)
-    each = [f"{key}@{t}" for t in range(1, T + 1) for key in keys]
+    periods = range(horizon.first, horizon.first + horizon.periods)
+    each = [f"{key}@{t}" for t in periods for key in keys]
     return each + [
-        f"{kind}:{name}@{t}" for kind in ("charge", "discharge", "energy") for t in range(1, T + 1) for name in storage
+        f"{kind}:{name}@{t}" for kind in ("charge", "discharge", "energy") for t in periods for name in storage
     ]
 
 
-def storage_names(problem: ZonesPlan, buses: Sequence[int]) -> list[str]:
+def units_at(problem: ZonesPlan, buses: Sequence[int]) -> list[StorageUnit]:
     """The storage units at these buses, in the plan's order."""
     units = problem.horizon.storage if problem.horizon else ()
-    return [unit.name for unit in units if unit.bus in set(buses)]
+    return [unit for unit in units if unit.bus in set(buses)]
 
 
 # --- files ---
@@ -130,7 +168,9 @@ def read_horizon(section: HorizonProblem, case: Case) -> HorizonPlan:
         if (file := getattr(section, key))
     }
     reserve = _by_period(Path(section.reserve), RESERVE, T, str) if section.reserve else {}
-    return HorizonPlan(T, section.hours, storage, each, reserve={z: tuple(r) for z, r in reserve.items()}, **tables)
+    availability, price = (tables.get(key, {}) for key in ("availability", "price"))
+    sums = {zone: tuple(values) for zone, values in reserve.items()}
+    return HorizonPlan(T, section.hours, storage, each, availability, price, sums)
 
 
 def _rows(path: Path, columns: Sequence[str]) -> list[tuple[int, list[str]]]:

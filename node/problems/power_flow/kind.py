@@ -14,7 +14,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.feed import Feed
-from hushgrid.node.problems.kind import Device, DeviceFile, Kind, Outcome, Plan, ScenarioSections, SiteOutcome
+from hushgrid.node.problems.kind import Device, DeviceFile, Kind, Outcome, Plan, RunFacts, ScenarioSections, SiteOutcome
 from hushgrid.node.problems.power_flow.section import (
     NAME,
     ZoneData,
@@ -51,6 +51,8 @@ class PowerFlow(Kind):
             self._check_margins(problem, algorithm, f"{file}: problem.margins: found true, expected false")
             if problem.horizon is not None:
                 raise InputError(f"{file}: problem.margins: found true, expected false (problem.horizon)")
+        if problem.contingencies and problem.horizon is None:
+            raise InputError(f"{file}: problem.contingencies: found true, expected false (no problem.horizon)")
         if objective_of(problem, algorithm) == "cost":
             return
         if problem.horizon is not None:
@@ -135,12 +137,16 @@ class PowerFlow(Kind):
     def outcome(self, device: Any, state: Path) -> Outcome:
         from hushgrid.node.problems.power_flow.files import keep_setpoints
 
-        return lambda outcome, facts: keep_setpoints(device, outcome, state / f"{device.name}.setpoints.csv")
+        def keep(outcome: dict[str, Vector], facts: RunFacts) -> str | None:
+            problem = facts.problem if isinstance(facts.problem, ZonesPlan) else None
+            return keep_setpoints(device, outcome, state / f"{device.name}.setpoints.csv", problem)
 
-    def site_outcome(self, device: Any, outcome: dict[str, Vector]) -> SiteOutcome:
+        return keep
+
+    def site_outcome(self, device: Any, outcome: dict[str, Vector], problem: ZonesPlan, now: float) -> SiteOutcome:
         from hushgrid.node.problems.power_flow.files import site_setpoints
 
-        return site_setpoints(device, outcome)
+        return site_setpoints(device, outcome, problem, now)
 
     def own_report(self, device: Any, state: Path) -> list[str]:
         from hushgrid.node.problems.power_flow.own_check import own_check

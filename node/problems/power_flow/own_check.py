@@ -16,6 +16,7 @@ from hushgrid.grid_cases.ac.power_flow import Operation, operate_zone
 from hushgrid.grid_cases.setpoints import COLUMNS
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.problems.power_flow.device import Zone
+from hushgrid.node.problems.power_flow.files import day_file
 
 
 def own_check(zone: Zone, file: Path) -> list[str]:
@@ -56,11 +57,10 @@ def operation(zone: Zone, file: Path) -> Operation:
     point = Point(v, np.zeros(v.size), p_g / base, q_g / base)
     flows = {row: (p / base, q / base) for row, (p, q) in ties.items()}
     dc = {end: (p / base, q / base) for end, (p, q) in converters.items()}
-    d = zone.d[: 2 * len(layout.buses)].copy()  #: of now, over a horizon of its first period, with what storage takes
+    d = zone.d.reshape(zone.periods, -1)[_period(zone, file) - 1].copy()  # with what storage takes
     at = {bus: k for k, bus in enumerate(layout.buses)}
-    for unit in zone.units:
-        taken = values.get(("charge", unit.name), 0.0) - values.get(("discharge", unit.name), 0.0)
-        d[at[unit.bus]] += taken / base
+    for bus, taken in _stored(file):
+        d[at[bus]] += taken / base
     return operate_zone(case, layout.buses, point, d, flows, dc)
 
 
@@ -78,6 +78,29 @@ def read_setpoints(file: Path) -> dict[tuple[str, str], float]:
     if sources != {"ac"}:
         raise InputError(f"{file}: found values of the relaxation, expected a dispatch of the AC step (source ac)")
     return values
+
+
+def _period(zone: Zone, file: Path) -> int:
+    """Which period the set-points in a file are of: the first of the table of the day that stands beside it."""
+    if zone.periods == 1:
+        return 1
+    day = day_file(file)
+    try:
+        with day.open(newline="", encoding="utf-8") as text:
+            period = int(next(csv.DictReader(text))["period"])
+    except (OSError, StopIteration, KeyError, ValueError, csv.Error):
+        raise InputError(f"{day}: found no period, expected the day that {file.name} is of") from None
+    if not 1 <= period <= zone.periods:
+        raise InputError(f"{day}: found period {period}, expected 1 to {zone.periods}")
+    return period
+
+
+def _stored(file: Path) -> list[tuple[int, float]]:
+    """(bus, MW) that each storage unit takes in a file that `read_setpoints` has read."""
+    signs = {"charge": 1.0, "discharge": -1.0}
+    with file.open(newline="", encoding="utf-8") as text:
+        rows = [row for row in csv.DictReader(text) if row["quantity"] in signs]
+    return [(int(row["bus"]), signs[row["quantity"]] * float(row["value"])) for row in rows]
 
 
 def _converters(zone: Zone) -> list[tuple[int, str]]:

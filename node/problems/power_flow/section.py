@@ -37,6 +37,7 @@ class PublicLoads(Section, frozen=True, kw_only=True):
 PERIODS, MOST_HOURS = 200, 48.0  #: of a horizon: a day ahead, and as much again
 Hours = Annotated[float, Meta(gt=0, le=24)]
 Power = Annotated[float, Meta(ge=0, le=1e6)]  #: MW, MWh
+Generation = Annotated[float, Meta(ge=-1e6, le=1e6)]  #: MW
 Factor = Annotated[float, Meta(ge=-1e4, le=1e4)]
 
 
@@ -89,6 +90,28 @@ class HorizonPlan(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     availability: Rows = {}
     price: Rows = {}
     reserve: Annotated[dict[Name, tuple[Power, ...]], Meta(max_length=NODES)] = {}
+    #: The period that this plan begins with, of a day that is carried on; tables and loads are of the whole day.
+    first: Annotated[int, Meta(ge=1, le=PERIODS)] = 1
+    #: MWh of each storage unit then; (): as the units say
+    energy: Annotated[tuple[Power, ...], Meta(max_length=BUSES)] = ()
+    #: MW of each generator in the period before; {}: nothing went before
+    before: Annotated[dict[BusKey, Generation], Meta(max_length=BUSES)] = {}
+    #: s since 1970 at which period 1 began, by the coordinator's clock; 0: it does not say
+    began: Annotated[int, Meta(ge=0, le=2**40)] = 0
+
+    def __post_init__(self) -> None:
+        if self.first > self.periods:
+            raise ValueError(f"Expected a first period of at most {self.periods}: {self.first}")
+
+    @property
+    def left(self) -> int:
+        """How many periods are planned."""
+        return self.periods - self.first + 1
+
+    @property
+    def lasting(self) -> HorizonPlan:
+        """What of it is the same for the plans of all days: without forecasts, and without where a day stands."""
+        return HorizonPlan(self.periods, self.hours, self.storage, self.ramps)
 
 
 class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=True):
@@ -112,6 +135,8 @@ class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=
     ignore: Parts = ()
     solver: Solver = "clarabel"  #: of a zone's step
     horizon: HorizonProblem | None = None  #: cost: periods that are planned together [a snapshot]
+    #: over a horizon: a power flow of each period with each line out, `contingencies.csv`; a check, no constraint
+    contingencies: bool = False
 
 
 class ZoneData(Section, frozen=True, kw_only=True):
@@ -144,6 +169,7 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
     #: cost: |y|^2 of c at the buses where a zone's own lines do not show it, p.u.: an entry has one weight in all zones
     stiffness: Annotated[dict[BusKey, Stiffness], Meta(max_length=BUSES)] = {}
     horizon: HorizonPlan | None = None  #: cost: None: a snapshot
+    contingencies: bool = False  #: of the coordinator's tables, `grid_cases.ac.contingencies`
 
     @property
     def kind(self) -> str:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.patterns import masked
 from hushgrid.kernels.patterns.star import ServerContext
 from hushgrid.kernels.problems.losses import public_gradient
+from hushgrid.kernels.problems.verdict import verdict_of
 from hushgrid.kernels.types import Document, Vector
-from hushgrid.node.problems.kind import Plan
+from hushgrid.node.problems.kind import Ended, Plan
 from hushgrid.node.problems.masking import numbers
 
-Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
+Table = tuple[Sequence[str], list[tuple[object, ...]]]  #: columns, and rows
 
 
 def centre(plan: Plan, source: str, warm: str = "") -> ServerContext:
@@ -56,3 +58,21 @@ def held(plan: Plan, full_plan: Plan, source: str, z: Mapping[str, Vector]) -> V
 def answer(plan: Plan, source: str, state: Any) -> tuple[Document, dict[str, Table]]:
     """Nothing: what a run has found are models, and no figure of them is public."""
     return {}, {}
+
+
+def view(plan: Plan, source: str, ended: Ended) -> Document:
+    """Fields of `AnswerView`: of the common model its error on held-out rows.
+
+    Whether it is the optimum is tested by the gates' own answers, which a coordinator does not see; that the model has
+    diverged it does.
+    """
+    state, masks = ended.state, plan.terms is not None and plan.terms.masked is not None
+    if masks or cast(Star, plan.algorithm).server_holds_iterate(plan.problem.constrained):
+        x = state.w
+    else:
+        x = np.mean([ended.z[p] for p in sorted(ended.z)], axis=0)
+    verdict = verdict_of(ended.residual, float(np.linalg.norm(x)), len(plan.nodes), met=True)
+    return {
+        "verdict": verdict if verdict == "diverged" else None,
+        "test_error": ended.tests(x) if ended.tests else None,
+    }

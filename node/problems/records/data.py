@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from msgspec import Meta, Struct, field
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import Kind
 from hushgrid.kernels.randomness import counter_generator
-from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.kernels.types import AnyArray, Matrix, Vector
 from hushgrid.node.problems.records.files import (
     LARGEST_TABLE,
     RecordTable,
@@ -36,7 +36,7 @@ Rows = NDArray[np.int64]
 class Arrays(NamedTuple):
     """Rows that `run` was given in Python."""
 
-    shards: Sequence[tuple[NDArray[Any], NDArray[Any]]]  #: A (m, q) and b (m,) of each node
+    shards: Sequence[tuple[AnyArray, AnyArray]]  #: A (m, q) and b (m,) of each node
     features: tuple[str, ...] = ()  #: a name for each column of A, if they have names
     notes: tuple[str, ...] = ()  #: what was done to the columns
 
@@ -183,7 +183,7 @@ def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: A
 def _check_declared(data: Data, shards: Sequence[Shard]) -> None:
     """Raises InputError unless rows and features are as many as the section says."""
     each = tuple(len(s.b) for s in shards)
-    has: tuple[Any, Any] = (each if isinstance(data.rows, tuple) else sum(each)), shards[0].A.shape[1]
+    has: tuple[object, object] = (each if isinstance(data.rows, tuple) else sum(each)), shards[0].A.shape[1]
     for key, declared, actual in zip(("rows", "features"), (data.rows, data.features), has, strict=True):
         if declared is not None and declared != actual:
             raise InputError(f"data.{key}: found {declared!s:.80}, expected {actual!s:.80} as the rows have")
@@ -310,7 +310,7 @@ def label_skew(b: Vector, n: int, skew: float) -> list[Rows]:
 
 
 def read_split(path: Path, m: int, n: int) -> list[Rows]:
-    """A text file: one line a row, its node's number, 0..n-1."""
+    """A text file: one line a row, its node's number, 0..n-1. Raises InputError if it is none of m rows."""
     owner = np.empty(m, dtype=np.int64)
     lines = list(lines_of(path))
     if len(lines) != m:
@@ -330,6 +330,7 @@ def synthetic(spec: Synthetic, kind: Kind, n: int) -> list[Shard]:
     """n nodes' rows by one common model X of N(0, 1) entries; each node's own are drawn apart from the others'.
 
     least-squares b = a.X + noise N(0, 1); logistic b = 1 with probability 1/(1 + exp(-a.X)); softmax accordingly.
+    Raises InputError if the rows are too many.
     """
     m, q = spec.rows, spec.features
     if n * m * q > LARGEST_TABLE:

@@ -217,8 +217,9 @@ def public(
 
 
 def declared_rows(devices: Devices, n: int | None) -> tuple[int, list[int]]:
-    """The features of rows that are on devices, and how many of them each has. n: the number of nodes,
-    where something says it.
+    """The features of rows that are on devices, and how many of them each has. n: the number of nodes, if it is known.
+
+    Raises InputError if nothing says it, or the rows are of another number of nodes.
     """
     m = devices.rows
     if n is None and isinstance(m, int):

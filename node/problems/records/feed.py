@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import LARGEST, settled
@@ -95,7 +95,7 @@ class RowsFeed:
     def slots(self, topic: str) -> Mapping[str, Slot]:
         return {topic: ()}
 
-    def receive(self, slot: Slot, document: Any, place: str) -> Part:
+    def receive(self, slot: Slot, document: object, place: str) -> Part:
         row = np.array([self._numbers(value_at(document, self.path, place), place)])
         return Part(self._bounded(row[:, :-1], row[:, -1]), np.ones(1, np.int64), 1)
 
@@ -122,7 +122,7 @@ class RowsFeed:
             return self._numbers(document_of(line, place), place)
         return self._numbers(line.decode("utf-8", "replace").split(","), place)
 
-    def _numbers(self, row: Any, place: str) -> list[float]:
+    def _numbers(self, row: object, place: str) -> list[float]:
         """[a, ..., b], or {a: [...], b: ...}."""
         if isinstance(row, dict) and isinstance(row.get("a"), list):
             row = [*row["a"], row.get("b")]
@@ -130,7 +130,7 @@ class RowsFeed:
             raise InputError(f"{place}: found another row, expected {self.q} features and a label")
         return [number_of(entry, place) for entry in row]
 
-    def _bounded(self, A: Any, b: Any) -> Values:
+    def _bounded(self, A: ArrayLike, b: ArrayLike) -> Values:
         return {"A": settled(np.clip(A, self.low, self.high)), "b": settled(np.clip(b, -LARGEST, LARGEST))}
 
 

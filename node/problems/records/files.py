@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import Kind
-from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.kernels.types import AnyArray, Matrix, Vector
 
 LARGEST_FILE = 2**30  #: bytes, unpacked
 LARGEST_TABLE = 2**27  #: numbers of A: 1 GB
@@ -51,9 +50,12 @@ def read_npz(path: Path, kind: Kind) -> Shard:
     return shard_of(*archive_of(path, str(path)), kind, str(path))
 
 
-def archive_of(file: Path | IO[bytes], path: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """A and b of a NumPy archive as they stand there. `path`: its name in error lines."""
-    arrays: dict[str, NDArray[Any]] = {}
+def archive_of(file: Path | IO[bytes], path: str) -> tuple[AnyArray, AnyArray]:
+    """A and b of a NumPy archive as they stand there. `path`: its name in error lines.
+
+    Raises InputError if it is no such archive, or too large.
+    """
+    arrays: dict[str, AnyArray] = {}
     try:
         with zipfile.ZipFile(file) as archive:
             size = sum(info.file_size for info in archive.infolist() if info.filename in ("A.npy", "b.npy"))
@@ -75,8 +77,8 @@ def archive_of(file: Path | IO[bytes], path: str) -> tuple[NDArray[Any], NDArray
     return arrays["A"], arrays["b"]
 
 
-def shard_of(A: NDArray[Any], b: NDArray[Any], kind: Kind, place: str) -> Shard:
-    """A (m, q) and b (m,) as rows. InputError, in which `place` is where they are from."""
+def shard_of(A: AnyArray, b: AnyArray, kind: Kind, place: str) -> Shard:
+    """A (m, q) and b (m,) as rows. Raises InputError, which names `place`, if they are no finite rows and labels."""
     for name, table in (("A", A), ("b", b)):
         if table.dtype.kind not in "fiub":
             raise InputError(f"{place}: {name}: found type {table.dtype}, expected numbers")
@@ -156,7 +158,7 @@ def read_csv(path: Path, kind: Kind, *, label: str | int = -1, header: bool | No
     """Numbers separated by commas, a row a line; plain, gzip or bzip2.
 
     `header`: whether the first line has the columns' names. None: it does if no field of it is a number, so that a row
-    in which something is missing is an error, and never lost as a header.
+    in which something is missing is an error, and never lost as a header. Raises InputError if a line is no row.
     """
     names: list[str] = []
     width = 0

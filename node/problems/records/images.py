@@ -24,6 +24,7 @@ def read_idx(path: Path, kind: Kind, pool: int = 1) -> Shard:
 
     The labels' file has the same name, with labels-idx1 for images-idx3. `pool`: squares of so many pixels a side are
     one number, their mean. Source of the format: Y. LeCun, C. Cortes, C. J. C. Burges, The MNIST database.
+    Raises InputError if a file is none of its format.
     """
     if IMAGES not in path.name:
         raise InputError(f"{path}: found another name, expected one with {IMAGES} in it")
@@ -65,7 +66,10 @@ class _Leaf(Struct):
 
 
 def read_leaf(path: Path, kind: Kind) -> list[Shard]:
-    """The rows of each user, in the file's order. Source of the format: S. Caldas and others, LEAF (2018)."""
+    """The rows of each user, in the file's order. Raises InputError if the file is none of its format.
+
+    Source of the format: S. Caldas and others, LEAF (2018).
+    """
     try:
         leaf = msgspec.json.decode(unpacked(path), type=_Leaf)
         each = [(f"{path}: user {user!a:.40}", leaf.user_data[user]) for user in leaf.users]

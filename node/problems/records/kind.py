@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, inf, sqrt
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.node.problems.feed import Feed
-from hushgrid.node.problems.kind import Device, DeviceFile, Outcome, Plan, ScenarioSections
+from hushgrid.node.problems.kind import Device, DeviceFile, Outcome, Plan, ScenarioSections, Tests
 from hushgrid.node.problems.masking import masks_of, numbers
 from hushgrid.node.problems.on_graph import GraphKind, induced
 from hushgrid.node.problems.records.section import (
@@ -30,10 +30,13 @@ from hushgrid.node.problems.records.section import (
 )
 from hushgrid.node.schema.sections import Adjacency, AllowedProblem, Privacy, Question, Section
 
+if TYPE_CHECKING:
+    from hushgrid.node.problems.records.device import Rows
+
 PROBLEMS = (LeastSquares, Logistic, Softmax)
 
 
-def record_words(owner: DeviceFile, rows: Any, adjacency: Adjacency) -> str:
+def record_words(owner: DeviceFile, rows: Rows, adjacency: Adjacency) -> str:
     """What is hidden of the records of a device."""
     m, q = rows.shard.A.shape
     if adjacency.replace_one_record is not None:
@@ -71,7 +74,7 @@ def label_words(labels: Labels | None) -> list[str]:
     return [f"labels: {labels.low:g} to {labels.high:g}; any other label is taken for the nearer end"]
 
 
-class Records(GraphKind):
+class Records(GraphKind[DataProblem, DataPlan, "Rows"]):
     name: ClassVar[str] = NAME
     sections: ClassVar[tuple[type[Section], ...]] = PROBLEMS
     public_type: ClassVar[type] = DataPlan
@@ -91,8 +94,19 @@ class Records(GraphKind):
                 f"({algorithm.name} minimises {minimised(algorithm)}; l2 of the problem is a part of f_i)"
             )
 
+    def tests(self, problem: DataProblem, public: DataPlan) -> Tests | None:
+        if problem.test is None:
+            return None
+        from hushgrid.node.problems.records.held_out import HeldOut
+
+        rows = HeldOut(problem, public.features, public.classes)
+        return lambda x: rows.errors(x[None])[0]
+
     def check_questions(self, problem: DataProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
-        """Private minimisers are of logistic regression, by output perturbation of softmax too, |a| <= 1."""
+        """Private minimisers are of logistic regression, by output perturbation of softmax too, |a| <= 1.
+
+        Raises InputError if the algorithm asks for another.
+        """
         if privacy.sensitivity == "pointwise" and problem.kind != "logistic":
             raise InputError(
                 f"{file}: problem.kind: found {problem.kind}, expected logistic (privacy.sensitivity: pointwise)"
@@ -124,7 +138,7 @@ class Records(GraphKind):
     def fits(self, tag: str, labels: Labels | None) -> bool:
         return labels is None or any(labels.fit(s.kind, labels.classes or 1) for s in PROBLEMS if s.kind == tag)
 
-    def reveals(self, entry: AllowedProblem, device: Any) -> str:
+    def reveals(self, entry: AllowedProblem, device: Rows) -> str:
         m, q = device.shard.A.shape
         return (
             f"gradients or minimisers of a model of the label by {q} features: how these go together in its {m} records"
@@ -179,7 +193,7 @@ class Records(GraphKind):
     def data_words(self, data: str) -> str:
         return f"the rows of {data}"
 
-    def hidden(self, owner: DeviceFile, device: Any, adjacency: Adjacency) -> list[str]:
+    def hidden(self, owner: DeviceFile, device: Rows, adjacency: Adjacency) -> list[str]:
         return [record_words(owner, device, adjacency), *label_words(owner.labels)]
 
     def on_devices(self, problem: DataProblem) -> str | None:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from hushgrid.kernels.patterns import masked
+from hushgrid.kernels.problems.optimality import CONFIDENCE, Noise, noise_norm
+from hushgrid.kernels.problems.verdict import verdict_of_sum
 from hushgrid.kernels.types import Document
-from hushgrid.node.problems.kind import Plan
+from hushgrid.node.problems.kind import Ended, Plan
 from hushgrid.node.problems.masking import noise_shares, numbers
 from hushgrid.node.problems.records.centre import Table, centre, held
 from hushgrid.node.problems.statistics.gate import lattice_of
@@ -18,7 +20,7 @@ from hushgrid.node.problems.statistics.section import StatisticsPlan
 
 COLUMNS = ("entry", "value", "sd")  #: of the table
 
-__all__ = ["answer", "centre", "held", "masked_centre"]
+__all__ = ["answer", "centre", "held", "masked_centre", "view"]
 
 
 def masked_centre(plan: Plan) -> masked.ServerContext:
@@ -39,6 +41,22 @@ def answer(plan: Plan, source: str, state: Any) -> tuple[Document, dict[str, Tab
         return {}, {}
     figures = {"summed": list(state.summed), "records": records(plan, state.summed)}
     return figures, {"sum": table(plan, state.w, state.summed)}
+
+
+def noise_of(plan: Plan, summed: Sequence[str]) -> float:
+    """What the norm of the noise on a sum over these nodes passes with a chance of 1 - CONFIDENCE at most."""
+    law: Noise = plan.terms.mechanism if plan.terms else "none"
+    return noise_norm(law, np.array(scales(plan, summed)), plan.problem.size, 1 - CONFIDENCE)
+
+
+def view(plan: Plan, source: str, ended: Ended) -> Document:
+    """Fields of `AnswerView`: the table of the sum, and whether its noise hides it."""
+    S, summed = ended.state.w, list(ended.state.summed)
+    if not summed:
+        return {"verdict": verdict_of_sum(None, 0.0)}
+    columns, rows = table(plan, S, summed)
+    verdict = verdict_of_sum(float(np.linalg.norm(S)), noise_of(plan, summed))
+    return {"verdict": verdict, "columns": tuple(columns), "table": tuple(rows)}
 
 
 def records(plan: Plan, summed: Sequence[str]) -> int:

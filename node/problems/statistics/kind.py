@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from hushgrid.node.privacy.budget import BudgetCheck
     from hushgrid.node.privacy.gate import Gate
     from hushgrid.node.privacy.noise_source import NoiseSource
+    from hushgrid.node.problems.records.device import Rows
 
 
-class Statistics(GraphKind):
+class Statistics(GraphKind[StatisticProblem, StatisticsPlan, "Rows"]):
     name: ClassVar[str] = NAME
     of_devices: ClassVar[str] = RECORDS
     sections: ClassVar[tuple[type[Section], ...]] = SECTIONS
@@ -47,7 +48,7 @@ class Statistics(GraphKind):
         statistic = problem.statistic
         return Question(statistic.name, statistic.read(problem.features), getattr(statistic, "edges", None))
 
-    def reveals(self, entry: AllowedProblem, device: Any) -> str:
+    def reveals(self, entry: AllowedProblem, device: Rows) -> str:
         m, q = device.shard.A.shape
         columns = f"any of its {q} features and the label" if entry.read is None else _columns(entry.read, q)
         return STATISTICS[entry.kind].reveals(m, columns, entry.edges)
@@ -66,7 +67,7 @@ class Statistics(GraphKind):
 
         return public(sections, file)[1]
 
-    def gate(self, device: Any, plan: Plan, noise: NoiseSource, budget_check: BudgetCheck) -> Gate:
+    def gate(self, device: Rows, plan: Plan, noise: NoiseSource, budget_check: BudgetCheck) -> Gate:
         from hushgrid.node.problems.records.device import clamped
         from hushgrid.node.problems.statistics.gate import StatisticGate
 

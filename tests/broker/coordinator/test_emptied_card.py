@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pytest
 
-from hushgrid.broker.coordinator.create import coordinator as coordinator_of
 from hushgrid.broker.simulation.memory import MemoryBroker
 from hushgrid.broker.simulation.setup import prepare
 from hushgrid.kernels.errors import Refused, Stopped
@@ -86,25 +85,10 @@ class Card(MemoryBroker):
 class Fleet(World):
     """`victim` is the device whose card is emptied."""
 
-    broker = Card
-    resumes = False
-
     def __init__(self, directory, setup, victim):
-        super().__init__(directory, setup)
+        super().__init__(directory, setup, broker=Card, silent_s=SILENT_S, wait_s=WAIT_S)
         self.victim = self.hub.victim = victim
         self.hub.empties = self.emptied
-
-    def coordinator(self, ledger):
-        scenario = self.setup.scenario
-        return coordinator_of(
-            "world",
-            self.setup.plan,
-            scenario.kind.source(scenario.problem),
-            ledger,
-            silent_s=SILENT_S,
-            wait_s=WAIT_S,
-            resumes=self.resumes,
-        )
 
     def emptied(self):
         """kill -9, and a new card: no ledger, no mark."""
@@ -249,7 +233,7 @@ def stopped(tmp_path, setup):
     fleet = Fleet(tmp_path, setup, "n1")
     fleet.hub.step, fleet.hub.moment = 3, "published"
     assert "n1 silent" in str(fleet.runs(coordinator=False))
-    fleet.resumes, fleet.hub.step = True, 0
+    fleet.options["resumes"], fleet.hub.step = True, 0
     return fleet
 
 

@@ -10,10 +10,7 @@ import re
 
 import pytest
 
-from hushgrid.broker.coordinator.neighbours import NeighboursCoordinator
 from hushgrid.broker.coordinator.run_history import failed
-from hushgrid.broker.coordinator.star import StarCoordinator
-from hushgrid.broker.coordinator.token import TokenCoordinator
 from hushgrid.broker.simulation.memory import TICK_S, MemoryBroker
 from hushgrid.broker.simulation.setup import prepare
 from hushgrid.kernels.errors import Stopped, Suspended
@@ -93,42 +90,25 @@ class Away(MemoryBroker):
         self.waiting = []
 
 
-class Star(World):
-    broker = Away
-
-    def coordinator(self, ledger):
-        return StarCoordinator(
-            "world", self.setup.plan, self.setup.problem.case, ledger, silent_s=SILENT_S, wait_s=WAIT_S, resumes=True
-        )
-
-
-class Token(Walk):
-    broker = Away
-
-    def coordinator(self, ledger):
-        return TokenCoordinator("world", self.setup.plan, "", ledger, silent_s=SILENT_S, wait_s=WAIT_S, resumes=True)
-
-
-class Neighbours(World):
-    broker = Away
-
-    def coordinator(self, ledger):
-        return NeighboursCoordinator(
-            "world", self.setup.plan, "", ledger, silent_s=SILENT_S, wait_s=WAIT_S, resumes=True
-        )
-
-
 PATTERNS = {
-    "star": lambda path: Star(path, zones(rounds=20)),
-    "token": lambda path: Token(path, setup({"algorithm.rounds": 60}, seed=11)),
-    "neighbours": lambda path: Neighbours(path, prepare(scenario_from(scenario("dpp2", 20, seed=7)))),
+    "star": (World, lambda: zones(rounds=20)),
+    "token": (Walk, lambda: setup({"algorithm.rounds": 60}, seed=11)),
+    "neighbours": (World, lambda: prepare(scenario_from(scenario("dpp2", 20, seed=7)))),
 }
+
+
+OPTIONS = {"broker": Away, "silent_s": SILENT_S, "wait_s": WAIT_S, "resumes": True}
+
+
+def world_of(pattern, directory):
+    kind, made = PATTERNS[pattern]
+    return kind(directory, made(), **OPTIONS)
 
 
 @pytest.fixture(params=PATTERNS)
 def fleet(request, tmp_path):
     """fleet(name): a new fleet of this pattern."""
-    return lambda name: PATTERNS[request.param](tmp_path / name)
+    return lambda name: world_of(request.param, tmp_path / name)
 
 
 def steps(world):
@@ -224,10 +204,10 @@ SILENT = {"star": "z2", "neighbours": "n1"}
 @pytest.fixture(params=SILENT)
 def suspended(request, tmp_path):
     """A fleet whose run one member's silence has ended, the member's name, and what the run undisturbed would give."""
-    undisturbed = PATTERNS[request.param](tmp_path / "quiet")
+    undisturbed = world_of(request.param, tmp_path / "quiet")
     undisturbed.run()
     undisturbed.close()
-    world = PATTERNS[request.param](tmp_path / "suspended")
+    world = world_of(request.param, tmp_path / "suspended")
     suspend(world, SILENT[request.param])
     return world, SILENT[request.param], undisturbed.final
 
@@ -266,7 +246,7 @@ def test_it_is_gone_on_with_after_restarts_of_every_process_too(suspended):
 
 def test_a_walk_that_nobody_could_make_any_more_is_gone_on_with_too(tmp_path):
     path = {"network": {"kind": "path", "nodes": 3}, "algorithm.rounds": 60}
-    world = Token(tmp_path, setup(path, seed=11))
+    world = Walk(tmp_path, setup(path, seed=11), **OPTIONS)
     suspend(world, "n1")
     first = world.centre.run
     world.hub.go_on("n1")
@@ -329,7 +309,7 @@ def _refusal(run):
 
 
 def test_a_run_that_was_refused_is_never_gone_on_with(tmp_path):
-    world = Star(tmp_path, zones(rounds=20))
+    world = World(tmp_path, zones(rounds=20), **OPTIONS)
     world.run(Middle(lambda hub: _refuse_now(world), lambda hub: None, 1.0))
     assert world.centre.error.kind == "failed"
     # A coordinator's daemon does not begin this plan again unasked: it would cost again.

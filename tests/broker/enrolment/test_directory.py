@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from hushgrid.broker.enrolment import authority
 from hushgrid.broker.enrolment.authority import Authority, Request, request, write_key
+from hushgrid.broker.enrolment.cut import KINDS
 from hushgrid.broker.enrolment.directory import FleetDirectory, FleetFile
 from hushgrid.cli.main import main
+from hushgrid.cli.owner import doctor
+from hushgrid.cli.owner.findings import Place
 from hushgrid.kernels.errors import InputError
 from tests.support.paths import DEPLOY
 
@@ -142,3 +146,27 @@ def test_what_is_wrong_is_one_line(fleet, tmp_path, capsys):
     init = ("init", tmp_path / "G", "--fleet", "demo", "--scenario", DEPLOY / "scenario.yaml", "--broker")
     assert "expected mqtts://" in fails(capsys, *init, "mqtt://broker.example")
     assert not (tmp_path / "G").exists()
+
+
+def test_doctor_watches_the_end_of_the_list_where_the_directory_is(fleet, monkeypatch):
+    place = Place(fleet.path / "coordinator.yaml", "coordinator", "", "demo", URL, None, fleet.path, None, ())
+    (finding,) = doctor._revoked(place)
+    assert (finding.grade, finding.what) == ("ok", "revoked")
+    monkeypatch.setattr(authority, "LIST_LIFETIME", authority.DAY)
+    fleet.write_list(fleet.authority())
+    (finding,) = doctor._revoked(place)
+    assert finding.grade == "warn"
+    assert "hushgrid fleet retire" in finding.do
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_each_kind_of_broker_says_what_ends_a_connection(kind):
+    cut = KINDS[kind]("z3")
+    assert cut.reload
+    assert cut.takes_over == (kind in ("mosquitto", "dynsec"))
+    if kind in ("rabbitmq", "emqx"):
+        assert "z3" in cut.reload
+
+
+def test_the_brokers_own_certificate_is_not_revoked(fleet, capsys):
+    assert "found the broker, expected a client" in fails(capsys, "revoke", fleet.path, "broker")

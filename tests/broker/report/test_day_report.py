@@ -13,7 +13,7 @@ from hushgrid.broker.report.build import build
 from hushgrid.broker.report.result import Result
 from hushgrid.grid_cases import load
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.problems.power_flow.day import FLOWS, STORAGE
+from hushgrid.node.problems.power_flow.day import CONTINGENCIES, FLOWS, STORAGE
 from tests.support.runs.dispatch_pages import made_up, write_least_cost, zones_of
 
 PERIODS = 3
@@ -89,7 +89,7 @@ def test_the_page_of_a_day_says_its_energies_and_shows_the_period_of_the_highest
     assert f"MWh (the gate&#x27;s noisy loads) in {PERIODS} periods of 1 h at 6,500 $" in page
     for title in ("Power", "Storage", "Prices", "Period by period (3 rows)"):
         assert title in page
-    assert "Period 3 of 3, in which a bus has the highest price of the day." in page
+    assert "Period 3 of 3, in which a bus has the highest price of the day. For another: hushgrid report" in page
     assert page.count("All generators") == 1  # of one period
     assert "no dispatch" not in page
 
@@ -106,3 +106,22 @@ def test_a_period_without_an_ac_dispatch_is_named(day: Path) -> None:
     page = build(day).read_text()
     assert "relaxed: failed in period 2: why" in page
     assert "Periods without an AC dispatch" in page
+
+
+def test_the_page_shows_the_period_that_is_asked_for(day: Path) -> None:
+    page = build(day, 2).read_text()
+    assert "Period 2 of 3. For another: hushgrid report" in page
+    with pytest.raises(InputError, match="--period: found 4, expected 1 to 3"):
+        build(day, 4)
+
+
+def test_the_worst_of_each_line_that_goes_out_is_listed(day: Path) -> None:
+    cells = [(t, k, 1, 2, 7, 90.0 + 10 * t + k, 3, 0.95, 0.94, 1.06, "solved") for t in (1, 2, 3) for k in (1, 2)]
+    cells += [(t, 14, 7, 8, "", "", "", "", "", "", "island") for t in (1, 2, 3)]
+    write(day / "contingencies.csv", CONTINGENCIES, cells)
+    page = build(day).read_text()
+    assert "2 of 3 lines leave the network whole. The loss of 2 lines overloads another, in 3 periods." in page
+    assert "1 other line would cut buses off" in page
+    assert page.index("122.0") < page.index("121.0")  # the worst first, and of each line its worst period
+    pytest.importorskip("pandas")
+    assert Result.load(day).frame("contingencies").loc[(3, 2), "loading_percent"] == 122.0

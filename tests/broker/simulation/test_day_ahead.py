@@ -12,6 +12,7 @@ import hushgrid
 from hushgrid.broker.coordinator.daemon import prepare
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.coordinator import load_coordinator
+from hushgrid.node.problems.power_flow.horizon import read_profiles
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.runs
@@ -89,6 +90,14 @@ def test_every_period_has_an_ac_dispatch_and_its_own_rows(day):
     assert day.price_min[0] <= day.prices["14"][0] <= day.price_max[0]
 
 
+def test_each_period_is_checked_with_each_line_out():
+    run = hushgrid.run(SCENARIO, set=NONE | {"problem.contingencies": True, "problem.ac": "none"})
+    table = rows(run, "contingencies")
+    assert [(row["period"], row["branch"]) for row in table] == [(t, k) for t in range(1, 25) for k in range(1, 21)]
+    assert {row["branch"] for row in table if row["outcome"] == "island"} == {14}
+    assert max(row["loading_percent"] for row in table if row["branch"] == 1 and row["outcome"] == "solved") > 150
+
+
 def test_prices_are_those_of_the_whole_plan(day):
     """$/MWh at bus 4 in the first periods, where ramps and storage leave no choice of multipliers: the reference's."""
     assert day.prices["4"][:4] == pytest.approx([8.463, 8.431, 8.422, 8.419], rel=1e-3)
@@ -116,6 +125,7 @@ def test_a_private_day_is_planned_on_noisy_loads_and_costs_one_answer():
             {"algorithm": {"name": "ladmm", "rounds": 3, "rho": 1.0}, "problem.objective": "shedding"},
             "horizon: found a",
         ),
+        ({"problem.contingencies": True, "problem.horizon": None}, "problem.contingencies: found true, expected false"),
         ({"problem.margins": True}, "problem.margins: found true, expected false .problem.horizon"),
     ],
 )
@@ -161,11 +171,48 @@ def test_a_table_that_is_wrong_is_named_with_its_line(tmp_path: Path, key, text,
         hushgrid.run(SCENARIO, set=overrides)
 
 
-def test_a_coordinator_with_a_schedule_refuses_a_horizon(tmp_path: Path):
-    (tmp_path / "coordinator.yaml").write_text(
-        f"coordinator:\n  fleet: demo\n  broker: mqtt://127.0.0.1:1\n  scenario: {SCENARIO}\n  state: {tmp_path}\n"
-        "  run: {every: 1h}\n"
-    )
+def test_ramps_that_are_too_tight_leave_load_unserved_and_the_run_says_in_which_periods():
+    tight = {"problem.horizon.ramps": 1e-4, "problem.horizon.storage": None, "problem.ac": "none"}
+    run = hushgrid.run(SCENARIO, set=NONE | tight)
+    assert len(run.unserved_mw) == 24
+    peak, night = max(run.unserved_mw), run.unserved_mw[4]
+    assert peak > 10 > night
+    assert run.unserved_mw.index(peak) in (17, 18, 19)  # the evening's peak
+
+
+def test_a_mask_of_loads_holds_in_every_period():
+    run = hushgrid.run(SCENARIO, set={"problem.loads": {"nonzero": "case"}, "problem.ac": "none"}, seed=1)
+    assert {account.spent.epsilon for account in run.privacy.per_node.values()} == {1.0}
+    assert run.objective == pytest.approx(REFERENCE, rel=0.01)
+
+
+def test_profiles_of_a_device_hold_its_own_buses_alone(tmp_path: Path):
+    file = tmp_path / "own.csv"
+    file.write_text("period,bus,p_mw,q_mvar\n1,4,1,0\n1,9,2,0\n")
+    with pytest.raises(InputError, match=r"own\.csv:3: found a row again, of another zone's bus"):
+        read_profiles(file, (4, 5), 100.0, None)
+    file.write_text("period,bus,p_mw,q_mvar\n1,4,1,0\n1,5,1,0\n2,4,1,0\n")
+    with pytest.raises(InputError, match=r"own\.csv: found no period 2 of bus 5, expected 1 to 2"):
+        read_profiles(file, (4, 5), 100.0, None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ("run: {every: 15min}", "run.every: found 15min, expected 1h, a period of the horizon"),
+        ("run: {every: 1h}\n  quorum: 2", "quorum: found 2, expected none: a day is planned by all its zones"),
+        ("run: {every: 60min}", None),
+    ],
+)
+def test_a_schedule_beside_a_horizon_is_of_its_periods_and_of_all_zones(tmp_path: Path, keys, line):
     path = tmp_path / "coordinator.yaml"
-    with pytest.raises(InputError, match="run: found a section, expected none: a plan over a horizon"):
+    path.write_text(
+        f"coordinator:\n  fleet: demo\n  broker: mqtt://127.0.0.1:1\n  scenario: {SCENARIO}\n  state: {tmp_path}\n"
+        f"  {keys}\n"
+    )
+    if line is None:
         prepare(load_coordinator(path), str(path))
+        return
+    with pytest.raises(InputError, match=line) as caught:
+        prepare(load_coordinator(path), str(path))
+    assert "\n" not in str(caught.value)

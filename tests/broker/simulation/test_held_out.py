@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hushgrid.broker.report import summary
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import run
-from hushgrid.broker.simulation.problems import held_out
-from hushgrid.broker.simulation.problems.held_out import HeldOut
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import scenario_from
+from hushgrid.node.problems.records import held_out
+from hushgrid.node.problems.records.held_out import HeldOut
 
 KINDS = {"least-squares": 1, "logistic": 1, "softmax": 3}
 ALGORITHMS = {

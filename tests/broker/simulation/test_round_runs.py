@@ -7,7 +7,6 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from hushgrid.broker.coordinator.neighbours import NeighboursCoordinator
 from hushgrid.broker.report.build import build
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.memory import MemoryBroker
@@ -78,16 +77,11 @@ class Air(MemoryBroker):
 class Rounds(World):
     """Nodes that are killed once each, when a step is committed and not taken down: at these (node, step)."""
 
-    broker = Air
-
     def __init__(self, directory, setup, killed=()):
         self.place, self.killed = directory / "trace", set(killed)
         self.place.mkdir(parents=True)
         self.traces = {name: setup.trace(name, self.place) for name in setup.plan.nodes}
-        super().__init__(directory, setup)
-
-    def coordinator(self, ledger):
-        return NeighboursCoordinator("world", self.setup.plan, "", ledger, silent_s=1e9, wait_s=1e9)
+        super().__init__(directory, setup, broker=Air)
 
     def member(self, name, ledger):
         def observe(driver, fresh):

@@ -36,6 +36,21 @@ def test_every_entity_is_one_that_home_assistant_can_read(validity, source):
     assert {payload.get("expire_after") for payload in power} == {None if validity is None else 1981}
 
 
+def test_prices_and_limits_of_a_day_are_sensors_with_all_hours_beside_them():
+    row = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:00:00Z", "value": 0.031}
+    tariff = {"unit": "$/kWh", "limit_unit": "kW", "buses": {"3": {"prices": [row], "limits": [row | {"value": 40}]}}}
+    made = discovery("demo", "z1", "grid/z1/setpoints", DOCUMENT, 990.0, False, tariff)
+    sensors = {topic.split("/")[-2]: (topic, json.loads(payload)) for topic, payload in made}
+    for name, value, key in (("bus3_price", "0.031", "prices"), ("bus3_limit", "40", "limits")):
+        topic, payload = sensors[name]
+        public.check(topic, payload)
+        assert payload["state_topic"] == payload["json_attributes_topic"] == "grid/z1/setpoints/tariff"
+        templates = (payload["value_template"], payload["json_attributes_template"])
+        rendered, attributes = (Environment().from_string(one).render(value_json=tariff) for one in templates)
+        assert rendered == value
+        assert json.loads(attributes) == {key: tariff["buses"]["3"][key]}
+
+
 def test_set_points_become_unavailable_when_they_are_old():
     for _, payload in told():
         if payload.get("device_class") == "power":

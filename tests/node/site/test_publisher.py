@@ -13,9 +13,10 @@ import pytest
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import RunFacts, SiteOutcome
+from hushgrid.node.schema.durations import validity
 from hushgrid.node.schema.site import MqttSink, Sink, SinkFile
 from hushgrid.node.site import publisher as module
-from hushgrid.node.site.publisher import Publisher, validity
+from hushgrid.node.site.publisher import Publisher
 from hushgrid.node.site.standing import last_standing, mark_stopped, standing_words
 from hushgrid.node.transport import mqtt
 from hushgrid.node.transport.attempts import Attempts
@@ -33,13 +34,15 @@ class Device:
         self.directory, self.said, self.clock = directory, [], Clock()
         self.path = directory / "out.json"
         self.sink = Sink(file=SinkFile(path=str(self.path), **file))
-        self.why = ""
+        self.why, self.more, self.tariff = "", {}, None
         self.start()
 
     def start(self):
         self.ledger = Ledger(self.directory / "z1.ledger", "z1", durable=False, clock=self.clock)
         kind = SimpleNamespace(
-            site_outcome=lambda device, vectors: SiteOutcome({"setpoints": [{"bus": 1, "mw": 2.0}]}, why=self.why)
+            site_outcome=lambda device, vectors, problem, now: SiteOutcome(
+                {"setpoints": [{"bus": 1, "mw": 2.0}]} | self.more, why=self.why, tariff=self.tariff
+            )
         )
         self.config = SimpleNamespace(
             sink=self.sink, source=None, state=str(self.directory), node="z1", fleet="demo", kind=kind
@@ -367,6 +370,18 @@ def retained(wire, topic, five):
     return json.loads(properties[6:]), int.from_bytes(properties[2:6], "big")
 
 
+def test_prices_and_limits_of_a_day_are_retained_beside_the_set_points(device, told_broker):
+    wire, link = told_broker(False), device.publisher.sinks.mqtt.link
+    of_a_day(device)
+    device.publisher.tell(VECTORS, RunFacts("ab", "x", "", 3600.0, None, None, 1, None))
+    link.turn(True)
+    assert retained(wire, "grid/z1/tariff", False)[0] == device.tariff
+    device.clock.now += 3961.0
+    device.publisher.turn()
+    link.turn(True)
+    assert [row["value"] for row in retained(wire, "grid/z1/tariff", False)[0]["buses"]["1"]["limits"]] == [0.1, 0.2]
+
+
 def test_a_broker_of_mqtt_5_keeps_an_answer_as_long_as_it_counts_and_one_that_is_old_for_ever(device, told_broker):
     device.answer(every=900.0)
     wire = told_broker(five=True)
@@ -394,3 +409,37 @@ def test_a_device_that_ends_tells_the_broker_that_its_answer_is_old(device, told
     assert (document["state"], document["reason"], seconds) == ("old", "the device has stopped", None)
     last = [body for first, body in wire.received if first & 0xF1 == 0x31][-1]
     assert last.endswith(b"offline")
+
+
+def hour(t):
+    """What a plan has for an hour of a day that begins at midnight."""
+    times = {"valid_from": f"2099-01-01T{t:02}:00:00Z", "valid_until": f"2099-01-01T{t + 1:02}:00:00Z"}
+    return {"period": t + 1, "setpoints": [{"bus": 1, "mw": float(t)}]} | times
+
+
+def of_a_day(device):
+    device.more = hour(0) | {"day": [hour(1), hour(2)]}
+    rows = [{"start": hour(t)["valid_from"], "end": hour(t)["valid_until"], "value": 0.1 * t} for t in range(3)]
+    device.tariff = {"format": 1, "unit": "$/kWh", "limit_unit": "kW", "buses": {"1": {"prices": rows, "limits": rows}}}
+
+
+def test_without_a_newer_plan_the_next_hours_of_the_last_one_count_one_after_the_other(tmp_path):
+    device = Device(tmp_path)
+    of_a_day(device)
+    device.answer(every=3600.0)
+    seen = [device.document["period"]]
+    for _ in range(3):
+        document = device.later(3600.0 if len(seen) > 1 else 3961.0)
+        seen.append(document["period"])
+        values = [row["value"] for row in device.publisher.now.tariff["buses"]["1"]["prices"]]
+        assert values == [0.1 * t for t in range(document["period"] - 1, 3)]
+    assert seen == [1, 2, 3, 3]
+    assert (document["state"], document["day"], document["reason"]) == ("old", [], "no answer since")
+
+
+def test_a_newer_plan_takes_the_place_of_the_hours_of_the_last_one(tmp_path):
+    device = Device(tmp_path)
+    of_a_day(device)
+    device.answer(every=3600.0)
+    assert device.later(3961.0)["state"] == "held"
+    assert (device.answer("cd", every=3600.0)["state"], device.document["period"]) == ("fresh", 1)

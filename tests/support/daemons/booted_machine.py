@@ -153,14 +153,19 @@ COORDINATOR = "hushgrid-coordinator"
 ALL = [*NODES, COORDINATOR]
 INSTALL = """
 echo '127.0.0.1 broker.example' >> /etc/hosts
-sh {house}/deploy/certificates.sh /root/fleet broker.example coordinator z1 z2 z3
 sh {house}/deploy/install.sh broker 3
-install -o mosquitto -m 0400 /root/fleet/ca.crt /root/fleet/broker.crt /root/fleet/broker.key /etc/mosquitto/certs
-systemctl restart mosquitto
 sh {house}/deploy/install.sh node
 sh {house}/deploy/install.sh coordinator
-install -o root -g hushgrid -m 0640 /root/fleet/ca.crt /root/fleet/coordinator.* /root/fleet/z*.crt \\
-    /root/fleet/z*.key /etc/hushgrid/certs
+fleet="/opt/hushgrid/bin/hushgrid fleet"
+$fleet init /root/fleet --fleet demo --broker mqtts://broker.example:8883 --scenario {house}/deploy/scenario.yaml \\
+    --here /etc/hushgrid/certs
+for z in z1 z2 z3; do
+    $fleet request $z --out /etc/hushgrid/certs
+    $fleet enrol /root/fleet $z --request /etc/hushgrid/certs/$z.csr
+    install -o root -g hushgrid -m 0640 /root/fleet/$z.crt /etc/hushgrid/certs
+done
+install -m 0644 /root/fleet/broker/mosquitto.conf /etc/mosquitto/mosquitto.conf
+systemctl restart mosquitto
 install -o root -g hushgrid -m 0640 {house}/deploy/nodes/* /etc/hushgrid/nodes
 sed -i 's/wait_s: 60/wait_s: 5/; s/silent_s: 10/silent_s: 5/' /etc/hushgrid/coordinator.yaml
 systemctl enable --now hushgrid-node@z1 hushgrid-node@z2 hushgrid-node@z3 hushgrid-coordinator

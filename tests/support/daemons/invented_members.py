@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
     devices: str  #: URL, mqtts
     adversary: str  #: URL, mqtt
-    certs: Path  #: what deploy/certificates.sh makes
+    certs: Path  #: keys and certificates of the fleet
 
 
 def two_doors(directory: Path, stack: ExitStack, *devices: str) -> Place:

@@ -1,10 +1,12 @@
-"""A small real fleet in this process: case5 in two zones, the memory transport, real members, ledgers and solver."""
+"""A small real fleet in this process: the memory transport, real members, ledgers and gates. By default case5 in two
+zones.
+"""
 
 from __future__ import annotations
 
 import functools
 
-from hushgrid.broker.coordinator.star import StarCoordinator
+from hushgrid.broker.coordinator.create import coordinator
 from hushgrid.broker.simulation.memory import MemoryBroker
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.node import wire
@@ -34,15 +36,17 @@ def setup(rounds=4, mode="objective", local_updates=1, name="ladmm"):
 
 
 class World:
-    """z1, z2 and a coordinator; seeded, so that two worlds can be compared bit for bit."""
+    """The nodes of a setup and their coordinator; seeded, so that two worlds can be compared bit for bit.
 
-    broker = MemoryBroker
+    `options` are those of the coordinator, which suspects nobody unless they say so.
+    """
 
-    def __init__(self, directory, setup, *, seed=7, budget=None):
+    def __init__(self, directory, setup, *, seed=7, budget=None, broker=MemoryBroker, **options):
         self.directory, self.setup, self.seed, self.budget = directory, setup, seed, budget
+        self.options = {"silent_s": 1e9, "wait_s": 1e9} | options
         self.ledgers, self.logs = {}, {}
         self.final = None  #: after `close`: what `results` said
-        self.hub = self.broker([self.build(n) for n in (*setup.plan.nodes, COORDINATOR)], self.build)
+        self.hub = broker([self.build(n) for n in (*setup.plan.nodes, COORDINATOR)], self.build)
 
     def build(self, name):
         if name in self.ledgers:
@@ -53,7 +57,9 @@ class World:
         return end
 
     def coordinator(self, ledger):
-        return StarCoordinator("world", self.setup.plan, self.setup.problem.case, ledger, silent_s=1e9, wait_s=1e9)
+        scenario = self.setup.scenario
+        source = scenario.kind.source(scenario.problem)
+        return coordinator("world", self.setup.plan, source, ledger, **self.options)
 
     def member(self, name, ledger, observe=None):
         simulated = None if self.seed is None else Simulated(self.seed)

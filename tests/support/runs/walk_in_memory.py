@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from hushgrid.broker.coordinator.token import TokenCoordinator
 from hushgrid.broker.simulation.memory import MemoryBroker
 from hushgrid.broker.simulation.problems.base import Finished
 from hushgrid.broker.simulation.recorders.token import walk_rows
@@ -75,15 +74,10 @@ class Air(MemoryBroker):
 class Walk(World):
     """n0, n1, ... and a coordinator that suspects after SILENT_S."""
 
-    broker = Air
-
-    def __init__(self, directory, setup, **options):
+    def __init__(self, directory, setup, *, broker=Air, **options):
         self.place, self.traces = directory / "trace", {}
         self.place.mkdir(parents=True)
-        super().__init__(directory, setup, **options)
-
-    def coordinator(self, ledger):
-        return TokenCoordinator("world", self.setup.plan, "", ledger, silent_s=SILENT_S, wait_s=WAIT_S)
+        super().__init__(directory, setup, broker=broker, **{"silent_s": SILENT_S, "wait_s": WAIT_S} | options)
 
     def member(self, name, ledger, observe=None):
         if name not in self.traces:

@@ -23,6 +23,7 @@ from tests.support.daemons.deployed_fleet import (
     finishes_a_run,
     tried,
 )
+from tests.support.daemons.status_rows import nodes, status, until
 
 pytestmark = pytest.mark.mosquitto
 
@@ -30,24 +31,6 @@ pytestmark = pytest.mark.mosquitto
 @pytest.fixture
 def fleet(tmp_path, mosquitto_program, stack):
     return tried(tmp_path / "deploy", mosquitto_program, stack)
-
-
-def status(fleet, *options):
-    place = ("--broker", fleet.url, "--fleet", "demo")
-    return subprocess.run([*HUSHGRID, "status", *place, *options], capture_output=True, text=True, timeout=PATIENCE)
-
-
-def nodes(fleet, *options):
-    done = status(fleet, "--json", *options)
-    assert done.returncode == 0, done.stderr
-    return {row["node"]: row for row in json.loads(done.stdout)["nodes"]}
-
-
-def until(fleet, what):
-    deadline = time.monotonic() + PATIENCE
-    while not what(found := nodes(fleet)):
-        assert time.monotonic() < deadline, found
-    return found
 
 
 def stands(fleet, name):

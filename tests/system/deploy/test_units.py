@@ -39,7 +39,7 @@ def test_a_unit_is_ended_by_no_signal_but_term_and_int_from_its_first_moment_on(
     assert rest.startswith("/opt/hushgrid/bin/hushgrid ")
 
 
-@pytest.mark.parametrize("script", ["install.sh", "certificates.sh", "deb.sh", "wheelhouse.sh"])
+@pytest.mark.parametrize("script", ["install.sh", "deb.sh", "wheelhouse.sh"])
 def test_an_install_script_is_shell_and_says_how_it_is_used(script):
     subprocess.run(["sh", "-n", str(DEPLOY / script)], check=True)
     done = subprocess.run(["sh", str(DEPLOY / script)], capture_output=True, text=True)

@@ -79,6 +79,7 @@ def interrupted(tmp_path, number, delay, broker, times=1):
 INSTANTS = [k / 6 for k in range(30)]  # over five seconds: imports, preparation, broker, processes, rounds
 
 
+@pytest.mark.long
 def test_at_thirty_instants_of_the_first_five_seconds_it_ends_in_time_and_leaves_nothing(tmp_path):
     dice = random.Random(1)
     took = []

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from hushgrid.broker.simulation.recorders.base import finite
 from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.problems.records.data import load_test
 from hushgrid.node.problems.records.section import DataProblem
@@ -53,7 +52,11 @@ class HeldOut:
         squared error. None if the model is not finite.
         """
         at_once = max(1, AT_ONCE // (len(self.b) * self.classes))
-        return [finite(e) for k in range(0, len(X), at_once) for e in self._errors(X[k : k + at_once])]
+        return [
+            float(e) if np.isfinite(e) else None
+            for k in range(0, len(X), at_once)
+            for e in self._errors(X[k : k + at_once])
+        ]
 
     def _errors(self, X: np.ndarray) -> Vector:
         with np.errstate(over="ignore", invalid="ignore"):

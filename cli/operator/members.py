@@ -1,0 +1,188 @@
+"""`hushgrid fleet add`, `remove`: a member more or less, in scenario, members and lists, and what its box needs."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hushgrid.cli.operator.enrolment import read_request
+from hushgrid.cli.operator.revoking import add_apply, revoke
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document
+
+if TYPE_CHECKING:
+    from hushgrid.broker.enrolment.changes import Change
+    from hushgrid.broker.enrolment.directory import FleetDirectory
+
+TEXTS = {
+    "add": "Add a member: scenario, members, lists, its certificate, and a folder with all that its box needs.",
+    "remove": "Take a member out: scenario, members, lists, its certificates, its live connection.",
+}
+APPLY = "makes broker and coordinator read their files again"
+
+
+def arguments(name: str, parser: argparse.ArgumentParser) -> None:
+    """The options of one of the commands."""
+    add = parser.add_argument
+    add("directory", metavar="DIR", type=Path, help="the fleet's directory")
+    add("name", metavar="NAME", help="the next one: z4 after z3, n4 after n3" if name == "add" else "the last one")
+    if name == "add":
+        what = parser.add_mutually_exclusive_group(required=True)
+        what.add_argument("--zone", metavar="BUSES", type=_buses, help="9,10,14: taken from the zones that have them")
+        what.add_argument("--data", metavar="FILE", help="its rows, as the box names them; counted if the file is here")
+        add("--labels", metavar="LOW,HIGH", help="with --data: the public range of its labels [-1,1; classes: known]")
+        add("--request", metavar="FILE", help="NAME.csr; -: from standard input [hushgrid fleet enrol, later]")
+        add("--out", metavar="FOLDER", type=Path, help="where what its box needs goes [DIR/NAME]")
+    add_apply(parser, APPLY)
+    add("--ca-key", metavar="FILE", type=Path, help="the authority's key [DIR/ca.key]")
+
+
+def _buses(words: str) -> list[int]:
+    if re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", words) is None:
+        raise argparse.ArgumentTypeError(f"found {words!r:.40}, expected bus numbers with commas between them")
+    return sorted({int(word) for word in words.split(",")})
+
+
+def main(options: argparse.Namespace) -> int:
+    """Runs one of the commands."""
+    from hushgrid.broker.enrolment.directory import FleetDirectory
+
+    directory = FleetDirectory(options.directory)
+    (_add if options.what == "add" else _remove)(directory, options)
+    return 0
+
+
+def _add(directory: FleetDirectory, options: argparse.Namespace) -> None:
+    from hushgrid.broker.enrolment import changes
+    from hushgrid.broker.enrolment.authority import check_name
+
+    name, file = check_name(options.name), directory.scenario_file
+    request = None if options.request is None else read_request(options.request)
+    _expect_kind(directory, zones=options.zone is not None)
+    if options.zone is not None:
+        change = changes.add_zone(file, name, options.zone)
+    else:
+        change = changes.add_node(file, name, _count(Path(options.data)))
+    folder = options.out or directory.path / name
+    if folder.exists() and any((folder / f"{name}.{end}").exists() for end in ("yaml", "crt")):
+        raise InputError(f"{folder}: found {name}'s files, expected none (--out)")
+    if request is not None:
+        directory.enrol(name, request, directory.authority(options.ca_key))
+    directory.take(change.text, change.nodes)
+    if options.zone is not None:
+        _write_zone(directory, change, name, options.zone, folder)
+    else:
+        _write_rows(directory, change, name, options.data, options.labels, folder)
+    if request is not None:
+        directory.hand_over(name, folder)
+        print(f"key fingerprint {request.fingerprint}: is it the one that the box has shown?")
+    else:
+        print(f"its certificate: hushgrid fleet enrol {directory.path} {name} --request {name}.csr")
+    print(f"{folder}: to its box, beside {name}.key; its owner reads budget and allow; hushgrid node {name}.yaml")
+    _tell_others(directory, change)
+    _apply(directory, options)
+
+
+def _remove(directory: FleetDirectory, options: argparse.Namespace) -> None:
+    from hushgrid.broker.enrolment import changes
+
+    name, file = options.name, directory.scenario_file
+    take_out = changes.remove_zone if changes.is_zones(file) else changes.remove_node
+    change, authority = take_out(file, name), directory.authority(options.ca_key)
+    try:
+        if name in directory.identities and not directory.is_out(name):
+            revoke(directory, name, authority, options.apply)
+    finally:
+        directory.take(change.text, change.nodes)
+    print(f"{file}: {', '.join(change.nodes)} are left")
+    _tell_others(directory, change)
+    _apply(directory, options)
+
+
+def _expect_kind(directory: FleetDirectory, zones: bool) -> None:
+    from hushgrid.broker.enrolment.changes import is_zones
+
+    if is_zones(directory.scenario_file) != zones:
+        found, expected = ("--zone", "--data FILE") if zones else ("--data", "--zone BUSES")
+        raise InputError(f"{directory.scenario_file}: found {found}, expected {expected}: it is the other kind")
+
+
+def _count(file: Path) -> int | None:
+    """How many rows a file has, if it is here."""
+    from hushgrid.node.problems.records.files import read_csv, read_npz
+
+    if not file.is_file():
+        return None
+    table = read_npz(file, "least-squares") if file.suffix == ".npz" else read_csv(file, "least-squares")
+    return len(table.b)
+
+
+def _write_zone(directory: FleetDirectory, change: Change, name: str, buses: Sequence[int], folder: Path) -> None:
+    """The files of a zone's box, with the loads of the case file."""
+    from hushgrid.cli.drafts.member import write_loads, zone_data
+
+    source: str = change.scenario.kind.source(change.scenario.problem)
+    case = Path(source)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if case.is_file():
+        shutil.copyfile(case, folder / case.name)
+    write_loads(folder / f"loads-{name}.csv", source, buses)
+    _write_box(directory, change, name, zone_data(name, case.name, buses), folder)
+
+
+def _write_rows(
+    directory: FleetDirectory, change: Change, name: str, data: str, labels: str | None, folder: Path
+) -> None:
+    """The files of a box with rows, which are there already."""
+    from hushgrid.cli.drafts.member import rows_data
+
+    problem = _raw(directory, change)["problem"]
+    if problem["kind"] in ("logistic", "softmax"):
+        span = f"{{classes: {problem.get('classes', 2)}}}"
+    else:
+        low, _, high = (labels or "-1,1").partition(",")
+        span = f"{{low: {low}, high: {high}}}"
+    _write_box(directory, change, name, rows_data(data, span), folder)
+
+
+def _write_box(directory: FleetDirectory, change: Change, name: str, data: str, folder: Path) -> None:
+    """The file of a box, and who signs for the fleet."""
+    from hushgrid.cli.drafts import member
+    from hushgrid.node.durable import write_file
+
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    shutil.copyfile(directory.path / "ca.crt", folder / "ca.crt")
+    raw = _raw(directory, change)
+    text = member.text(name, (directory.fleet, directory.broker), change.scenario, raw, data)
+    write_file(folder / f"{name}.yaml", text.encode())
+
+
+def _raw(directory: FleetDirectory, change: Change) -> Document:
+    from hushgrid.node.schema.yaml_file import parse_yaml
+
+    return parse_yaml(change.text, str(directory.scenario_file))
+
+
+def _tell_others(directory: FleetDirectory, change: Change) -> None:
+    """The zones whose buses have changed need other files: theirs are written beside the new one's."""
+    for name, buses in change.moved.items():
+        folder = directory.path / name
+        _write_zone(directory, change, name, buses, folder)
+        print(
+            f"{name}: its zone is {', '.join(map(str, buses))} now: data and loads as in {folder}/{name}.yaml, "
+            "budget and allow as its owner has them; then a restart of its device"
+        )
+
+
+def _apply(directory: FleetDirectory, options: argparse.Namespace) -> None:
+    from hushgrid.broker.enrolment.cut import cut_of, run
+
+    if options.apply is not None:
+        run(options.apply)
+        return
+    broker = cut_of(directory, options.name).reload if directory.kind != "rabbitmq" else "broker/ as its page says"
+    print(f"then, where they run: {broker}; systemctl reload hushgrid-coordinator")

@@ -1,0 +1,201 @@
+"""Who may publish and read what, by the graph; and each kind of broker reads the same rights from its own form."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from hushgrid.broker.enrolment.directory import FleetDirectory, FleetFile
+from hushgrid.broker.enrolment.lists import dynsec, emqx, mosquitto, nats, rabbitmq
+from hushgrid.broker.enrolment.lists.access import access_of, matches, rights_on
+from hushgrid.broker.enrolment.lists.choose import FORMS
+from hushgrid.broker.enrolment.lists.place import Place
+from hushgrid.broker.enrolment.verify.topics import tried_by
+from hushgrid.node.config.scenario import load_scenario, scenario_from
+from tests.support.paths import DEPLOY
+from tests.support.runs.masked_runs import masked
+
+PLACE = Place("/broker", 8883)
+
+
+def access(folder: Path, without=()):
+    scenario = load_scenario(folder / "scenario.yaml")
+    return access_of(scenario.fleet, scenario, "scenario.yaml", without)
+
+
+def around(n):
+    """A ring of n sensors."""
+    return {f"n{i}": [f"n{(i - 1) % n}", f"n{(i + 1) % n}"] for i in range(n)}
+
+
+def below(fleet, *topics):
+    return {f"hushgrid/1/{fleet}/{topic}" for topic in topics}
+
+
+STAR, RING = access(DEPLOY), access(DEPLOY / "ring")
+
+
+@pytest.mark.parametrize(("folder", "rights"), [(DEPLOY, STAR), (DEPLOY / "ring", RING)])
+def test_the_lists_of_the_examples_are_those_that_the_command_writes(folder, rights):
+    assert (folder / "acl").read_text() == mosquitto.access_list(rights)
+
+
+def test_in_a_star_a_device_speaks_to_the_coordinator_alone():
+    z1 = STAR.rights_of("z1")
+    assert {*z1.publish} == below("demo", "edge/z1/coordinator", "state/z1", "status/z1")
+    assert {*z1.read} == below("demo", "all/coordinator", "edge/coordinator/z1", "state/coordinator")
+    assert z1.subscribe == z1.read
+
+
+def test_in_a_ring_a_sensor_speaks_to_its_two_neighbours_by_name_and_asks_for_all_edges_to_it():
+    n0 = RING.rights_of("n0")
+    assert {*n0.publish} == below(
+        "ring", "all/n0", "edge/n0/coordinator", "edge/n0/n1", "edge/n0/n3", "state/n0", "status/n0"
+    )
+    assert {*n0.read} == below(
+        "ring", "all/coordinator", "all/n1", "all/n3", "edge/coordinator/n0", "edge/n1/n0", "edge/n3/n0",
+        "state/coordinator",
+    )  # fmt: skip
+    assert {*n0.subscribe} == below("ring", "all/coordinator", "all/n1", "all/n3", "edge/+/n0", "state/coordinator")
+
+
+def test_the_coordinator_writes_what_watch_reads_and_watch_writes_nothing():
+    watch, coordinator = STAR.rights_of("watch"), STAR.rights_of("coordinator")
+    shown = below("demo", "run/coordinator", "answer/coordinator", "state/coordinator", "status/coordinator")
+    assert shown <= {*coordinator.publish}
+    assert all(watch.may_read(topic) for topic in shown)
+    assert watch.publish == ()
+
+
+def test_devices_of_a_masked_sum_speak_to_the_coordinator_alone(tmp_path):
+    scenario = scenario_from(masked(tmp_path), "masked", tmp_path)
+    rights = access_of("masked", scenario, "masked")
+    assert rights.devices == ["n0", "n1", "n2", "n3"]
+    assert {*rights.rights_of("n1").publish} == below("masked", "edge/n1/coordinator", "state/n1", "status/n1")
+    assert {*rights.rights_of("n1").subscribe} == below("masked", "all/coordinator", "edge/+/n1", "state/coordinator")
+
+
+def test_a_name_that_was_put_out_is_in_nobodys_list():
+    rights = access(DEPLOY / "ring", without=["n1"])
+    assert rights.names == ["coordinator", "n0", "n2", "n3", "watch"]
+    for files in FORMS.values():
+        text = "".join(files(rights, PLACE).values())
+        assert not re.search(r"\bn1\b", text)
+
+
+# --- the same rights, as each broker reads them ---
+
+
+def by_mosquitto(rights):
+    sections = re.split("(?m)^user ", mosquitto.access_list(rights))[1:]
+    lists = {section.split("\n")[0]: re.findall("(?m)^topic (write|read) (.*)$", section) for section in sections}
+
+    def allows(name, topic, right):
+        return any(kind == right and matches(pattern, topic) for kind, pattern in lists.get(name, ()))
+
+    return allows
+
+
+def by_dynsec(rights):
+    document = json.loads(dynsec.security(rights))
+    assert not any(document["defaultACLAccess"][right] for right in ("publishClientSend", "publishClientReceive"))
+    assert document["defaultACLAccess"]["subscribe"] is False
+    roles = {role["rolename"]: role["acls"] for role in document["roles"]}
+    kinds = {"write": "publishClientSend", "read": "publishClientReceive"}
+
+    def allows(name, topic, right):
+        return any(r["allow"] and r["acltype"] == kinds[right] and matches(r["topic"], topic) for r in roles[name])
+
+    return allows
+
+
+def by_nats(rights):
+    users = dict(re.findall(r"user: \"CN=([^\"]+)\".*?\n(.*?)\n      \}", nats.configuration(rights, PLACE), re.S))
+
+    def allows(name, topic, right):
+        line = re.search(("publish" if right == "write" else "subscribe") + r": \{(.*)\}", users[name])[1]
+        allowed = re.search(r"allow: (\[.*?\])", line)
+        denied = json.loads(re.search(r"deny: (\[.*?\])", line)[1])
+        if denied == [">"] or allowed is None:
+            return False
+        return any(matches(one.replace(".", "/").replace("*", "+"), topic) for one in json.loads(allowed[1]))
+
+    return allows
+
+
+def by_rabbitmq(rights):
+    document = json.loads(rabbitmq.definitions(rights))
+    lists = {one["user"]: one for one in document["topic_permissions"]}
+    assert all(one["password_hash"] == "" and one["tags"] == "" for one in document["users"])
+    return lambda name, topic, right: re.search(lists[name][right], topic.replace("/", ".")) is not None
+
+
+def by_emqx(rights):
+    text = emqx.rules(rights)
+    assert text.endswith("{deny, all}.\n")
+    lists = re.findall(r'\{allow, \{username, "(.*?)"\}, (\w+), \[(.*)\]\}\.', text)
+
+    def allows(name, topic, right):
+        action = "publish" if right == "write" else "subscribe"
+        topics = [re.findall(r'(?<!eq, )"([^"]+)"', rest) for who, what, rest in lists if (who, what) == (name, action)]
+        return any(matches(pattern, topic) for some in topics for pattern in some)
+
+    return allows
+
+
+@pytest.mark.parametrize("rights", [STAR, RING], ids=["star", "ring"])
+@pytest.mark.parametrize("reading", [by_mosquitto, by_dynsec, by_nats, by_rabbitmq, by_emqx])
+def test_every_form_allows_the_rights_and_no_topic_more(reading, rights):
+    allows = reading(rights)
+    for one in rights.rights:
+        for topic in tried_by(rights, one.name, "0").topics:
+            assert allows(one.name, topic, "write") == one.may_publish(topic), (one.name, topic)
+            # Who asks for all edges to it by one filter is allowed that filter: its writers are who decides there.
+            assert one.may_read(topic) <= allows(one.name, topic, "read") <= one.may_subscribe(topic), (one.name, topic)
+
+
+def test_nats_allows_its_own_topics_for_deliveries_alone_and_denies_the_others():
+    text = nats.configuration(RING, PLACE)
+    for allowed in re.findall(r"allow: (\[.*?\])", text):
+        assert [one for one in json.loads(allowed) if one.startswith("$") or ">" in one] in ([], ["$MQTT.sub.>"])
+    assert text.count("$MQTT.sess.>") == text.count("$MQTT.msgs.>") == len(RING.names)
+    assert 'CN=watch", allowed_connection_types: [MQTT], permissions: {\n        publish: { deny: [">"] }' in text
+
+
+def test_the_lists_of_a_ring_of_200_are_small():
+    rights = rights_on("ring", around(200), networked=True, exchanging=True)
+    sizes = {kind: sum(map(len, files(rights, PLACE).values())) // 1000 for kind, files in FORMS.items()}
+    largest = {"mosquitto": 150, "dynsec": 900, "nats": 200, "rabbitmq": 300, "emqx": 160}
+    assert all(sizes[kind] <= largest[kind] for kind in FORMS), sizes
+
+
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [
+        ("mosquitto", {"mosquitto.conf", "hushgrid.acl"}),
+        ("dynsec", {"mosquitto.conf", "dynamic-security.json"}),
+        ("nats", {"nats.conf"}),
+        ("rabbitmq", {"rabbitmq.conf", "definitions.json", "enabled_plugins"}),
+        ("emqx", {"acl.conf", "emqx.conf"}),
+    ],
+)
+def test_the_folder_of_the_broker_has_all_that_its_kind_reads(kind, files, tmp_path):
+    file = FleetFile(fleet="demo", broker="mqtts://broker.example:8884", kind=kind)
+    made = FleetDirectory.make(tmp_path / "F", file, DEPLOY / "scenario.yaml")
+    made.write_broker()
+    folder = made.path / "broker"
+    assert {path.name for path in folder.iterdir()} == files | {"certs", "crl.pem"}
+    assert any("8884" in (folder / name).read_text() for name in files)
+
+
+def test_the_command_prints_a_list_or_writes_what_another_kind_of_broker_reads(tmp_path, hushgrid):
+    made = FleetDirectory.make(
+        tmp_path / "F", FleetFile(fleet="demo", broker="mqtts://b:8883"), DEPLOY / "scenario.yaml"
+    )
+    printed = hushgrid("fleet", "acl", made.path)
+    assert (printed.code, printed.out) == (0, mosquitto.access_list(STAR))
+    assert hushgrid("fleet", "acl", made.path, "--for", "emqx").out == emqx.rules(STAR)
+    written = hushgrid("fleet", "acl", made.path, "--for", "nats", "--write")
+    assert written.out == f"{made.path}/broker/nats.conf\n"
+    assert FleetDirectory(made.path).kind == "nats"

@@ -1,5 +1,5 @@
-"""Coordinator, watch and a device in containers, by the lines of the page. As root, with buildah: each process is in the
-image's root, and has the machine's network.
+"""Coordinator, watch and a device in containers, by the lines of the page. As root, with buildah: each process is in
+the image's root, and has the machine's network.
 """
 
 import os

@@ -14,7 +14,7 @@ import yaml
 
 from hushgrid.broker.servers.process import free_port
 from tests.support.daemons.booted_machine import base
-from tests.support.daemons.deployed_fleet import ZONES, Daemon
+from tests.support.daemons.deployed_fleet import HUSHGRID, ZONES, Daemon
 from tests.support.daemons.enrolled_fleet import Enrolled
 from tests.support.paths import DEPLOY
 
@@ -91,6 +91,11 @@ def test_a_run_of_containers_and_units_is_done_and_watch_shows_it(fleet):
     watch = fleet.contained(*(part.replace(":8080", f":{port}") for part in command("watch")))
     watch.wait_for("watch: http")
     nodes = [fleet.node("z1"), fleet.node("z2")]
+    # cvxpy is not in the image: the zone's model is made elsewhere.
+    zones = "[[1, 2, 3, 4, 5], [7, 8, 9, 10, 14], [6, 11, 12, 13]]"
+    made = [*HUSHGRID, "case", "zones", "case14", "--zones", zones, "--export", str(fleet.directory / "nodes")]
+    subprocess.run(made, check=True)
+    fleet.edit("nodes/z3.yaml", "  zone: [6, 11, 12, 13]", "  zone: [6, 11, 12, 13]\n  model: z3.npz")
     third = fleet.contained("node", fleet.directory / "nodes" / "z3.yaml")
     third.wait_for("ready on")
     coordinator = fleet.contained(*command("coordinator"), "--once")

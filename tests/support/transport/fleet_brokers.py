@@ -17,6 +17,8 @@ from tests.support.paths import DEPLOY
 
 PATIENCE = 180.0
 RABBITMQ = Path("/usr/lib/rabbitmq/bin")
+#: Each kind that runs here. RabbitMQ takes ten seconds to start: `make test-long`.
+KINDS = ("mosquitto", "dynsec", "nats", pytest.param("rabbitmq", marks=pytest.mark.long))
 EXAMPLES = {"demo": DEPLOY, "ring": DEPLOY / "ring"}  #: of deploy/, by fleet
 
 

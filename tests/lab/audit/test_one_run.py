@@ -92,12 +92,14 @@ def test_every_algorithm_that_asks_for_gradients_of_rows_is_tried():
 
 
 @pytest.mark.runs
-@pytest.mark.parametrize(("epsilon", "least"), [(4.0, 0.8), (8.0, 2.0)])
+@pytest.mark.parametrize(("epsilon", "least"), [(4.0, 0.3), (8.0, 1.8)])
 def test_a_run_shows_much_of_its_claim_and_not_more(epsilon, least):
-    """400 canaries in this process; docs/studies/audit.md has 4000."""
+    """400 canaries in this process; docs/studies/audit.md has 4000. The noise is drawn anew: 24 runs have shown .96 and
+    2.61 with deviations of .32 and .37, so a median of nine is below `least` by five of its own deviations.
+    """
     found = [
         one_run(asks("dgd", epsilon), canaries=400, transport="memory", coins=np.random.default_rng(k))
-        for k in range(3)
+        for k in range(9)
     ]
     assert np.median([one.epsilon for one in found]) >= least
     assert all(one.plain <= one.epsilon for one in found)

@@ -13,6 +13,7 @@ where broker/ goes.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ from hushgrid.broker.enrolment.authority import (
 )
 from hushgrid.broker.enrolment.lists.access import Access, Role, access_of
 from hushgrid.broker.enrolment.lists.choose import BrokerKind, broker_files
+from hushgrid.broker.enrolment.lists.place import owner
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Name
 from hushgrid.node.config.scenario import Scenario, load_scenario
@@ -240,6 +242,7 @@ class FleetDirectory:
         issued = [one for identity in self.identities.values() for one in identity.certificates]
         content = authority.revoked((int(one.serial, 16), one.revoked) for one in issued if one.revoked is not None)
         write_file(self.path / "broker" / "crl.pem", content)
+        self._give_away()
 
     # --- for the machines ---
 
@@ -287,6 +290,16 @@ class FleetDirectory:
         shutil.copyfile(self.path / "ca.crt", place / "certs" / "ca.crt")
         for name, text in broker_files(self.kind, self.access(), place, parse_url(self.broker).port).items():
             write_file(place / name, text.encode())
+        self._give_away()
+
+    def _give_away(self) -> None:
+        """What the broker reads is its user's, if that is on this machine: it gives root's rights up, and reads lists
+        again.
+        """
+        folder = (self.path / "broker").resolve()
+        if (who := owner(folder)) is not None:
+            for path in (folder, *folder.rglob("*")):
+                os.chown(path, *who, follow_symlinks=False)
 
 
 def _identities(file: Path) -> dict[str, Identity]:

@@ -110,7 +110,7 @@ def map_of(run: Run) -> str:
     """The map of the period that is asked for, or of the dearest."""
     t = run.period or dearest(run)
     why = ", in which a bus has the highest price of the day" if t == dearest(run) else ""
-    other = f"hushgrid report {run.path.name} --period {t % run.periods + 1}"
+    other = f"hushgrid report RUN_DIR --period {t % run.periods + 1}"
     text = f"Period {t} of {run.periods}{why}. For another: {other}."
     return paragraphs([text]) + dispatch_page.grid(hour(run, t))
 

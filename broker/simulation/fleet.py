@@ -41,6 +41,7 @@ from hushgrid.node.privacy.budget import spent_in
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.problems.plan import encode_plan, warnings
+from hushgrid.node.problems.power_flow.rolling import Point
 from hushgrid.node.problems.records.data import Arrays
 from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.member import Member, Simulated
@@ -62,17 +63,21 @@ def run_fleet(
     progress: Progress | None = None,
     silent_s: float = 30.0,
     interrupts: Interrupts | None = None,
+    before: Point | None = None,
 ) -> Result:
-    """Run a checked scenario, as `front.run` says; arrays: its nodes' rows; file: its name in errors."""
+    """Run a checked scenario, as `front.run` says; arrays: its nodes' rows; file: its name in errors.
+
+    before: where storage and generators stood when its day began.
+    """
     target = Path(out) if out is not None else None
     _check(checked, file, transport, broker, target, state)
     progress = progress or Progress(quiet=True)
-    setup = prepare(checked, file, arrays)
+    setup = prepare(checked, file, arrays, before)
     progress.phase(f"{checked.name}: {setup.description}")
     for warning in warnings(setup.plan, checked.kind.source(checked.problem)):
         progress.phase(f"warning: {warning}")
     began = time.perf_counter()
-    with nullcontext(interrupts) if interrupts else Interrupts() as signals, _scratch(signals) as place:
+    with nullcontext(interrupts) if interrupts else Interrupts() as signals, scratch(signals) as place:
         ledgers = Ledgers(place / "state", False) if state is None else Ledgers(Path(state), True)
         started = Started(setup, ledgers, place, progress, signals)
         _open(started)
@@ -189,7 +194,7 @@ def _write(result: Result, run: Started, target: Path) -> None:
 
 
 @contextmanager
-def _scratch(signals: Interrupts) -> Iterator[Path]:
+def scratch(signals: Interrupts) -> Iterator[Path]:
     """A directory for the time of a run: a signal that comes while it is made or removed finds all of it, or
     nothing.
     """

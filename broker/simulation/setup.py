@@ -7,6 +7,7 @@ from importlib import import_module
 from hushgrid.broker.simulation.problems.base import Setup
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.problems.kind import Kind
+from hushgrid.node.problems.power_flow.rolling import Point
 from hushgrid.node.problems.records.data import Arrays
 
 
@@ -16,10 +17,13 @@ def setup_of(kind: Kind) -> type[Setup]:
     return setup
 
 
-def prepare(scenario: Scenario, file: str = "scenario", arrays: Arrays | None = None) -> Setup:
+def prepare(
+    scenario: Scenario, file: str = "scenario", arrays: Arrays | None = None, before: Point | None = None
+) -> Setup:
     """A scenario made ready. Raises InputError, which names `file` and the key.
 
-    arrays: the nodes' rows, if they were given in Python.
+    arrays: the nodes' rows, if they were given in Python. before: where a day begins, if another went before.
     """
-    rows = () if arrays is None else (arrays,)  # of a kind with rows only: the scenario's section has seen to it
-    return setup_of(scenario.kind)(scenario, file, *rows)  # type: ignore[arg-type]
+    # Rows are of a kind with rows only, and a day of zones only: the scenario's section has seen to it.
+    given = tuple(part for part in (arrays, before) if part is not None)
+    return setup_of(scenario.kind)(scenario, file, *given)  # type: ignore[arg-type]

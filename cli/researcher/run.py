@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hushgrid.broker.simulation.interrupts import EndedInALine
+from hushgrid.broker.simulation.interrupts import EndedInALine, Interrupts
 from hushgrid.cli.completion import plug_algorithms, scenario_argument
 from hushgrid.kernels.errors import InputError
 from hushgrid.scenarios import find
+
+if TYPE_CHECKING:
+    from hushgrid.node.config.scenario import Scenario
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +40,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="a directory of ledgers that count over several runs [ledgers of this run only]",
     )
+    add(
+        "--days",
+        metavar="N",
+        type=int,
+        help="run N days of a scenario with problem.horizon, each with new data; storage goes on where it was, and "
+        "{day} in the name of the profiles' file is the day, from 1",
+    )
     add("--seed", type=int, help="seed of noise and walk: bit-identical runs, which are not private")
     add(
         "--set",
@@ -43,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="replace a value of the scenario; may be repeated",
     )
     add("--quiet", action="store_true", help="show no progress on stderr")
-    add("--json", action="store_true", help="print result.json and nothing else")
+    add("--json", action="store_true", help="print result.json, or a list of the days, and nothing else")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -61,6 +74,9 @@ def main(options: argparse.Namespace) -> int:
         file = find(o.scenario)
         scenario = load_scenario(file, {"seed": o.seed} if o.seed is not None else None, o.set)
         out = o.out or results.default_out(scenario.name)
+        if o.days is not None:
+            _days(o, scenario, str(file), out, interrupts)
+            return 0
         with Progress(quiet=o.quiet or o.json) as progress:
             result = run_fleet(
                 scenario,
@@ -78,3 +94,29 @@ def main(options: argparse.Namespace) -> int:
             else:
                 print(summary.text(result, scenario))
     return 0
+
+
+def _days(o: argparse.Namespace, scenario: Scenario, file: str, out: Path, interrupts: Interrupts) -> None:
+    """Several days; those that are done are shown, however the others end."""
+    from hushgrid.broker.simulation.days import DayFigures, run_days, text
+    from hushgrid.broker.simulation.progress import Progress
+
+    done = list[DayFigures]()
+    try:
+        with Progress(quiet=o.quiet or o.json) as progress:
+            each = run_days(
+                scenario,
+                file,
+                o.days,
+                out,
+                o.state,
+                transport=o.transport,
+                broker=o.broker or "auto",
+                progress=progress,
+                interrupts=interrupts,
+            )
+            for one in each:
+                done.append(one)
+    finally:
+        if done:
+            print(json.dumps([asdict(one) for one in done], indent=2) if o.json else text(done, out, o.state))

@@ -27,7 +27,6 @@ ANSWERS = {
         "Beside a `window` a source needs a "
         "`retention`": "tests/node/site/test_retention.py::test_a_source_beside_a_window_needs_a_retention_that_is_less",  # noqa: E501
         "and never forward": "how the program dates a reading after a crash",
-        "It must be so.": "what the program does about a value that is none",
         "a source never changes them": "m is what `data` names, whatever a source gives",
         "It never rises because a value has come": "what the program raises the data version for",
         "gradients, which are never "

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 from hushgrid.broker.enrolment.lists import dynsec, emqx, mosquitto, nats, rabbitmq
 from hushgrid.broker.enrolment.lists.access import Access
-from hushgrid.broker.enrolment.lists.place import Place
+from hushgrid.broker.enrolment.lists.place import Place, is_roots
 
 BrokerKind = Literal["mosquitto", "dynsec", "nats", "rabbitmq", "emqx"]
 FORMS: dict[BrokerKind, Callable[[Access, Place], dict[str, str]]] = {
@@ -31,7 +30,7 @@ LISTS: dict[BrokerKind, str] = {
 
 def broker_files(kind: BrokerKind, access: Access, folder: Path, port: int) -> dict[str, str]:
     """All that a broker of this kind reads in `folder` beside certificates, by name."""
-    return FORMS[kind](access, Place(str(folder), port, root=os.geteuid() == 0, plugin=_plugin()))
+    return FORMS[kind](access, Place(str(folder), port, root=is_roots(folder), plugin=_plugin()))
 
 
 def _plugin() -> str:

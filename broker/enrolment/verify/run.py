@@ -75,7 +75,7 @@ class Run:
         try:
             accepted = probe.open()
         except OSError as error:
-            raise Stopped(f"broker: {error.strerror or error}") from None
+            raise _away(self.entries[name], error) from None
         if not accepted:
             raise Stopped(f"broker: refuses {name}: {probe.refusal or 'no answer'}")
         return probe
@@ -281,6 +281,11 @@ def entries(names: Sequence[str], authority: Authority, address: Address, five: 
         yield {name: Entry(address, name, context, five) for name, context in made.items() if context is not None}
 
 
+def _away(entry: Entry, error: OSError) -> Stopped:
+    place = f"mqtts://{entry.address.host}:{entry.address.port}"
+    return Stopped(f"{place}: {error.strerror or error}, expected the fleet's broker")
+
+
 def _refuse_if_alive(access: Access, entries: dict[str, Entry]) -> None:
     """Raises Stopped if retained messages show that somebody is connected."""
     topics = Topics(access.fleet)
@@ -293,7 +298,7 @@ def _refuse_if_alive(access: Access, entries: dict[str, Entry]) -> None:
         probe.subscribe([Try(topic) for topic in public if access.rights_of(reader).may_read(topic)], 0)
         probe.wait(lambda: False, QUIET_S)
     except OSError as error:
-        raise Stopped(f"broker: {error.strerror or error}") from None
+        raise _away(entries[reader], error) from None
     finally:
         probe.close()
     nodes = fleet(topics, {message.topic: message.payload for message in probe.received})

@@ -39,6 +39,7 @@ from hushgrid.node.problems.plan import step_ratio
 from hushgrid.node.problems.power_flow.device import Zone, ZoneLoss, capacities, loss_of, model_of, public, wiring
 from hushgrid.node.problems.power_flow.gate import expected_l1, sum_error
 from hushgrid.node.problems.power_flow.horizon import read_profiles
+from hushgrid.node.problems.power_flow.rolling import Course, Point, carried_on
 from hushgrid.node.problems.power_flow.section import HorizonProblem
 from hushgrid.node.schema.sections import Adjacency
 
@@ -51,12 +52,15 @@ class ZoneSetup(Setup):
         *dispatch.FIGURES,
     )
 
-    def __init__(self, scenario: Scenario, file: str = "scenario") -> None:
+    def __init__(self, scenario: Scenario, file: str = "scenario", before: Point | None = None) -> None:
+        """before: where storage and generators stood when the day began."""
         self.problem = scenario.problem
         try:
             self.case, self.zones, public_part = public(self.problem, scenario.algorithm)
         except InputError as error:
             raise InputError(f"{file}: problem.{error}") from None
+        if before is not None:
+            public_part = carried_on(public_part, Course(points=(before,)), 0.0)
         if self.problem.horizon is not None:
             self.own_figures = (*self.own_figures, *dispatch.OF_A_DAY)
         self.network = self.case.without_loads()

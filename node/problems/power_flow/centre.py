@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import inf, nan
+from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -164,8 +164,8 @@ def _found(plan: Plan, source: str, state: Any) -> tuple[Case, Document, Dispatc
 
 
 def view(plan: Plan, source: str, ended: Ended) -> Document:
-    """Fields of `AnswerView`: what the dispatch serves, costs and is worth. Over a horizon only what is of all of it;
-    of load shedding the verdict alone, if noise does not count for it.
+    """Fields of `AnswerView`: what the dispatch serves, costs and is worth. Over a horizon that of its first period,
+    with the verdict, gap and AC status of the plan; of load shedding the verdict alone, if noise does not count for it.
     """
     state, t = ended.state, plan.terms
     size = float(np.linalg.norm(np.concatenate([ended.z[p] for p in sorted(ended.z)])))
@@ -181,7 +181,7 @@ def view(plan: Plan, source: str, ended: Ended) -> Document:
     verdict = verdict_of(ended.residual, size, met=ended.met, agreed=0.0, gap=gap, distance=distance)
     common = {"verdict": verdict, "gap": gap, "ac": ac["status"]}
     if plan.problem.horizon is not None:
-        return common
+        return common | (_of_now(done.dispatch) if done and isinstance(done.dispatch, Day) else {})
     final = ac if "objective" in ac else figures
     return common | {
         "served_mw": final["served_mw"],
@@ -190,4 +190,18 @@ def view(plan: Plan, source: str, ended: Ended) -> Document:
         "ac_violation": largest_violation(case, state.dispatch),
         "tie_flows": done.dispatch.tie_flows() if done and isinstance(done.dispatch, Dispatch) else {},
         "prices": {int(bus): price for bus, price in figures.get("prices", {}).items()},
+    }
+
+
+def _of_now(day: Day) -> Document:
+    """The fields that are of the period that a plan begins with."""
+    now, prices = day.periods[0], day.periods[0].price[:, 0]
+    power = now.power
+    numbers = now.case.buses.numbers.tolist()
+    return {
+        "served_mw": power["served_mw"],
+        "unserved_mw": power["unserved_mw"],
+        "cost": now.generation_cost + day.voll * now.case.base_mva * float(now.slack.sum()),
+        "tie_flows": now.tie_flows(),
+        "prices": {bus: price for bus, price in zip(numbers, prices.tolist(), strict=True) if isfinite(price)},
     }

@@ -18,6 +18,7 @@ from hushgrid.node.config.coordinator import Continuous
 from hushgrid.node.status import Interval
 from hushgrid.node.views import AnswerView, RunView, decode
 from tests.support.runs.continuous_fleet import Fleet, RowFleet, record, scenario
+from tests.support.runs.day_fleet import DayFleet, shaped, small
 from tests.support.runs.masked_runs import masked, summed
 from tests.support.runs.walk_in_memory import Walk, setup
 
@@ -74,6 +75,20 @@ def test_a_run_is_shown_once_a_second_and_its_last_state_always(tmp_path):
     assert all(set(view.asked) <= {"z1", "z2", "z3"} and view.asked_in_all == len(view.asked) for view in views)
     assert any(view.asked and view.since for view in views[:-1])
     assert {retain for *_, retain in wire.published} == {True}
+
+
+def test_the_view_of_a_day_is_of_the_hour_that_its_plan_begins_with(tmp_path):
+    fleet = DayFleet(tmp_path, small(tmp_path / "tables"))
+    fleet.draws(shaped(fleet.setup, 0))
+    fleet.interval()
+    watched(fleet, wire := Wire())
+    (_, view) = wire.views(ANSWER)[-1]
+    figures = fleet.centre.answer()[0]
+    assert view.served_mw == pytest.approx(figures["served_mw"][0])
+    assert view.unserved_mw == pytest.approx(figures["unserved_mw"][0])
+    assert view.prices == pytest.approx({int(bus): each[0] for bus, each in figures["prices"].items()}, abs=1e-6)
+    assert view.gap == figures["gap"]
+    assert set(view.tie_flows) == {"z1-z2"}
 
 
 def test_the_view_of_a_dispatch_is_what_the_record_of_the_run_says(tmp_path):

@@ -17,6 +17,9 @@ from tests.support.paths import DEPLOY
 
 PATIENCE = 180.0
 RABBITMQ = Path("/usr/lib/rabbitmq/bin")
+READY = {"rabbitmq": "Server startup complete", "nats": "Server is ready"}  #: in its log
+#: Each kind that runs here. RabbitMQ takes ten seconds to start: `make test-long`.
+KINDS = ("mosquitto", "dynsec", "nats", pytest.param("rabbitmq", marks=pytest.mark.long))
 EXAMPLES = {"demo": DEPLOY, "ring": DEPLOY / "ring"}  #: of deploy/, by fleet
 
 
@@ -71,7 +74,7 @@ class Broker:
             self.child = subprocess.Popen(
                 self.command(), stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={**os.environ, **self.environment}
             )
-        wait_for(self.port, self.child, self.log, "Server startup complete" if self.kind == "rabbitmq" else "")
+        wait_for(self.port, self.child, self.log, READY.get(self.kind, ""))
 
     def command(self) -> list[str]:
         if self.kind == "nats":

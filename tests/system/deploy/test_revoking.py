@@ -1,11 +1,15 @@
 """A member is put out: its live connection ends at once, the others stay up, and what was revoked opens nothing."""
 
+import os
 import re
 import shutil
 import signal
+import tempfile
 import time
 from datetime import timedelta
+from pathlib import Path
 
+import psutil
 import pytest
 
 from hushgrid.broker.enrolment import authority as authorities
@@ -120,3 +124,17 @@ def test_an_older_certificate_is_revoked_once_the_new_one_is_seen_in_use(fleet, 
     fleet.refuses("z1", certs=old)
     assert node.said.count("\n") == 2, node.said  # ready; renewed
     assert "away" not in node.said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="missing: root's rights")
+def test_a_broker_that_root_has_started_gives_roots_rights_up_and_reads_its_lists_again(mosquitto_program, stack):
+    place = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))  # where every user may pass
+    place.chmod(0o755)
+    fleet = enrolled(place, mosquitto_program, stack)
+    assert "\nuser mosquitto\n" in (fleet.path / "broker" / "mosquitto.conf").read_text()
+    assert psutil.Process(fleet.broker.pid).username() == "mosquitto"
+    box, other = fleet.connection("z3"), fleet.connection("z1")
+    fleet.operator("revoke", fleet.path, "z3", "--apply", fleet.reload)
+    ends(box)
+    fleet.refuses("z3")
+    assert other.disconnects == 0

@@ -10,7 +10,7 @@ from hushgrid.cli.main import main
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.transport.mqtt import MqttLink
-from tests.support.transport.fleet_brokers import RABBITMQ, started
+from tests.support.transport.fleet_brokers import KINDS, RABBITMQ, started
 
 PATIENCE = 60.0
 
@@ -33,7 +33,7 @@ def apply(kind, broker):
     return f"kill -HUP {broker.child.pid}"
 
 
-@pytest.mark.parametrize("kind", ["mosquitto", "dynsec", "nats", "rabbitmq"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_live_connection_ends_and_the_others_stay(kind, tmp_path, stack, capsys):
     directory, broker = started(tmp_path / "F", kind, "demo", stack)
     authority = directory.authority()

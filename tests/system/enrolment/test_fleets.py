@@ -7,7 +7,7 @@ import pytest
 from hushgrid.broker.enrolment.authority import DAY
 from tests.support.daemons.deployed_fleet import ZONES, Fleet
 from tests.support.daemons.deployed_ring import SENSORS, ring
-from tests.support.transport.fleet_brokers import started
+from tests.support.transport.fleet_brokers import KINDS, started
 
 WALK = (
     "  name: recal\n  rounds: 200                                 # activations: 50 of each sensor\n  walk: "
@@ -48,7 +48,7 @@ def refused(said):
     return [line for text in said for line in text.splitlines() if "refuses" in line or "access list" in line]
 
 
-@pytest.mark.parametrize("kind", ["mosquitto", "dynsec", "nats", "rabbitmq"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("pattern", ["star", "token", "neighbours"])
 def test_the_example_runs_on_every_kind_of_broker_under_its_lists_and_nothing_is_refused(tmp_path, kind, pattern):
     fleet = "demo" if pattern == "star" else "ring"

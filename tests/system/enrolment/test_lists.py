@@ -16,10 +16,9 @@ from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.transport.connect import parse_url
 from hushgrid.node.wire import Birth, Capabilities, Mark, Topics, encode
 from tests.support.paths import DEPLOY
-from tests.support.transport.fleet_brokers import started
+from tests.support.transport.fleet_brokers import KINDS, started
 from tests.support.transport.mutated_lists import FORGOTTEN, MISTAKES
 
-KINDS = ("mosquitto", "dynsec", "nats", "rabbitmq")
 SAID = {  # how each kind refuses: a publication, a subscription, another's client id
     "mosquitto": ("Not authorized", "granted, nothing arrives", "taken by name, the other stays"),
     "dynsec": ("Not authorized", "Not authorized", "taken by name, the other stays"),

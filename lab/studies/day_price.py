@@ -1,15 +1,16 @@
 """`hushgrid study day-price`: what a private day costs its operator, by epsilon and by what is hidden.
 
-Storage is planned for the noisy loads of one answer; the day is then operated with the true ones: storage does what the
-plan says, generators are dispatched anew within their ramps. Never cost alone: beside it stand imbalance, unserved load
-and how much of what storage is worth is left.
+case14 and case30; `study([Path("DIR/scenario.yaml")])` takes what `hushgrid case day` has written instead. Storage is
+planned for the noisy loads of one answer; the day is then operated with the true ones: storage does what the plan says,
+generators are dispatched anew within their ramps. Never cost alone: beside it stand imbalance, unserved load and how
+much of what storage is worth is left.
 """
 
 from __future__ import annotations
 
 import csv
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import sin, sqrt
 from pathlib import Path
 from typing import NamedTuple
@@ -24,13 +25,13 @@ from hushgrid.grid_cases.partition import partition
 from hushgrid.kernels.types import Document, Vector
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.node.problems.power_flow.horizon import PROFILES, STORAGE
+from hushgrid.node.schema.yaml_file import read_yaml
 
 EPSILONS = (5.0, 1.0, 0.2)
-#: MWh of one customer's day: a house without a car, a workshop (or 1 MW in any one hour), 1 MW all day.
-UNITS = {"house-day": 0.02, "workshop-day": 1.0, "megawatt-day": 24.0}
+#: MWh of one customer's day: a house without a car, a workshop, or 1 MW in any one hour.
+UNITS = {"house-day": 0.02, "workshop-day": 1.0}
 DRAWS = 4
-WEAR = 0.5  #: $/MWh of storage, each way
-#: The shape of a day, for a case that has no profiles: a load in hour t is SHAPE[t] (1 + .1 sin(1.7 place + .9 t)) of it.
+#: The shape of a day, for a case without profiles: a load is SHAPE[t] (1 + .1 sin(1.7 place + .9 t)) of its own in t.
 SHAPE = (
     *(0.62, 0.58, 0.56, 0.55, 0.56, 0.6, 0.7, 0.82, 0.9, 0.93, 0.94, 0.95),
     *(0.94, 0.92, 0.9, 0.89, 0.9, 0.95, 1.0, 0.99, 0.94, 0.86, 0.77, 0.68),
@@ -41,12 +42,26 @@ COLUMNS = (
 )
 
 
-class Network(NamedTuple):
-    """A day of one case, in files."""
+class Network:
+    """A day of one case: a scenario and its tables."""
 
-    name: str
-    scenario: Path
-    release: str  #: plain or totals
+    def __init__(self, scenario: Path) -> None:
+        self.scenario = scenario
+        raw = read_yaml(scenario)
+        horizon = raw["problem"]["horizon"]
+        self.name, self.hours = str(raw["name"]), float(horizon.get("hours", 1))
+        with (scenario.parent / horizon["profiles"]).open(newline="") as file:
+            self.header, *self.loads = list(csv.reader(file))
+        with (scenario.parent / horizon["storage"]).open(newline="") as file:
+            self.wear = {row["name"]: float(row["cost"]) for row in csv.DictReader(file)}  #: $/MWh each way
+
+    @property
+    def load(self) -> Vector:
+        """(T,) MW in all."""
+        total: dict[int, float] = {}
+        for t, _, p, _ in self.loads:
+            total[int(t)] = total.get(int(t), 0.0) + float(p)
+        return np.array([total[t] for t in sorted(total)])
 
 
 class Draw(NamedTuple):
@@ -57,12 +72,12 @@ class Draw(NamedTuple):
     unserved: float  #: MWh
 
 
-def case14(folder: Path) -> Network:
+def case14(folder: Path) -> Path:
     """The day of scenarios/day14.yaml."""
-    return Network("case14", Path(scenarios.__file__).parent / "day14.yaml", "plain")
+    return Path(scenarios.__file__).parent / "day14.yaml"
 
 
-def case30(folder: Path) -> Network:
+def case30(folder: Path) -> Path:
     """case30 in three zones: loads by SHAPE, one storage a zone at its largest load."""
     case = load("case30")
     zones = partition(case, 3)
@@ -78,7 +93,7 @@ def case30(folder: Path) -> Network:
     for buses in zones.values():
         here = [numbers.index(bus) for bus in sorted(buses)]
         largest, power = numbers[max(here, key=lambda k: p[k])], 0.1 * float(p[here].sum())
-        units.append((f"s{largest}", largest, power, 3 * power, 0.95, WEAR, 1.5 * power, 1.5 * power))
+        units.append((f"s{largest}", largest, power, 3 * power, 0.95, 0.5, 1.5 * power, 1.5 * power))
     _write(folder / "storage.csv", STORAGE, units)
     scenario = folder / "day30.yaml"
     scenario.write_text(
@@ -90,10 +105,10 @@ def case30(folder: Path) -> Network:
         "privacy: {mode: input, adjacency: {day: {energy_mwh: 0.02, power_factor: 0.97}}, epsilon: 1}\n"
         "run: {stop: {tolerance: 1.0e-4, patience: 3}}\n"
     )
-    return Network("case30", scenario, "plain")
+    return scenario
 
 
-NETWORKS = {"case14": case14, "case30": case30}
+MADE = {"case14": case14, "case30": case30}
 
 
 def _write(path: Path, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -112,41 +127,25 @@ OPEN: Document = {"algorithm.variant": "none", "privacy": None, "problem.ac": "n
 def private(network: Network, energy: float, epsilon: float, seed: int) -> Result:
     """The plan of one noisy answer."""
     hidden = {"day": {"energy_mwh": energy, "power_factor": 0.97}}
-    return run(
-        network.scenario,
-        seed=seed,
-        set={
-            "problem.ac": "none",
-            "privacy.adjacency": hidden,
-            "privacy.epsilon": epsilon,
-            "privacy.release": network.release,
-        },
-    )
+    keys = {"problem.ac": "none", "privacy.adjacency": hidden, "privacy.epsilon": epsilon}
+    return run(network.scenario, seed=seed, set=keys)
 
 
-def operated(network: Network, plan: Result, profiles: Path, folder: Path) -> Draw:
+def operated(network: Network, plan: Result, folder: Path) -> Draw:
     """The day with the plan's storage and the true loads."""
-    taken: dict[tuple[str, str], float] = {}
-    wear = 0.0
+    taken, wear = dict[tuple[str, str], float](), 0.0
     for row in _rows(plan, "storage"):
         charge, discharge = float(str(row["charge_mw"])), float(str(row["discharge_mw"]))
         key = str(row["period"]), str(row["bus"])
         taken[key] = taken.get(key, 0.0) + charge - discharge
-        wear += WEAR * (charge + discharge)
-    with profiles.open(newline="") as file:
-        header, *rows = list(csv.reader(file))
-    moved = [(t, bus, float(p) + taken.get((t, bus), 0.0), q) for t, bus, p, q in rows]
-    file_now = folder / "operated.csv"
-    _write(file_now, header, moved)
-    again = run(
-        network.scenario, set=OPEN | {"problem.horizon.profiles": str(file_now), "problem.horizon.storage": None}
-    )
-    truth = np.zeros(len(_list(plan, "load_mw")))
-    for t, _, p, _ in rows:
-        truth[int(t) - 1] += float(p)
-    imbalance = float(np.abs(_list(plan, "load_mw") - truth).mean())
+        wear += network.hours * network.wear[str(row["storage"])] * (charge + discharge)
+    _write(folder / "operated.csv", network.header,
+           [(t, bus, float(p) + taken.get((t, bus), 0.0), q) for t, bus, p, q in network.loads])  # fmt: skip
+    keys = {"problem.horizon.profiles": str(folder / "operated.csv"), "problem.horizon.storage": None}
+    again = run(network.scenario, set=OPEN | keys)
     assert again.objective is not None
-    return Draw(again.objective + wear, imbalance, float(_list(again, "unserved_mw").sum()))
+    imbalance = float(np.abs(_list(plan, "load_mw") - network.load).mean())
+    return Draw(again.objective + wear, imbalance, network.hours * float(_list(again, "unserved_mw").sum()))
 
 
 def _list(result: Result, key: str) -> Vector:
@@ -154,29 +153,24 @@ def _list(result: Result, key: str) -> Vector:
     return values
 
 
-def measured(name: str) -> tuple[str, float, list[tuple[str | float, ...]]]:
-    """The rows of one network, its optimum ($ of the day) and what storage is worth there, in words."""
+def measured(place: str) -> Table:
+    """The rows of one network, by its name here or its scenario."""
     with tempfile.TemporaryDirectory(prefix="hushgrid-day-") as scratch:
         folder = Path(scratch)
-        network = NETWORKS[name](folder)
-        profiles = folder / "profiles.csv"
-        if not profiles.exists():
-            profiles = network.scenario.parent / "data" / network.scenario.stem / "profiles.csv"
+        network = Network(MADE[place](folder) if place in MADE else Path(place))
         best = run(network.scenario, set=OPEN)
         without = run(network.scenario, set=OPEN | {"problem.horizon.storage": None})
-        assert best.objective is not None and without.objective is not None
-        worth, peak = without.objective - best.objective, float(_list(best, "load_mw").max())
+        assert best.objective is not None
+        assert without.objective is not None
+        worth, peak = without.objective - best.objective, float(network.load.max())
         rows: list[tuple[str | float, ...]] = []
         for unit, energy in UNITS.items():
             for epsilon in EPSILONS:
-                draws = [
-                    operated(network, private(network, energy, epsilon, seed), profiles, folder)
-                    for seed in range(DRAWS)
-                ]
+                draws = [operated(network, private(network, energy, epsilon, seed), folder) for seed in range(DRAWS)]
                 rows.append((unit, epsilon, *_summary(draws, best.objective, worth, peak)))
         share = 100 * worth / without.objective
-        words = f"{name}: optimum {best.objective:,.2f} $ a day; storage is worth {worth:,.0f} $, {share:.2g} %"
-        return words, best.objective, rows
+        title = f"{network.name}: optimum {best.objective:,.2f} $ a day; storage is worth {worth:,.0f} $, {share:.2g} %"
+        return Table(title, COLUMNS, rows)
 
 
 def _summary(draws: Sequence[Draw], best: float, worth: float, peak: float) -> tuple[float, ...]:
@@ -189,20 +183,26 @@ def _summary(draws: Sequence[Draw], best: float, worth: float, peak: float) -> t
     )
 
 
-def _name(task: str) -> str:
-    return task
-
-
-def study() -> list[Page]:
+def study(files: Sequence[Path] = ()) -> list[Page]:
     """One table a network, and the cost by epsilon."""
-    outcomes = on_two(measured, list(NETWORKS), _name)
-    tables = [Table(words, COLUMNS, rows) for words, _, rows in outcomes]
-    panels = [Panel(name, "epsilon", "cost over the optimum, %", _curves(rows), xlog=True, marks=True, linear=0.01)
-              for name, (_, _, rows) in zip(NETWORKS, outcomes, strict=True)]  # fmt: skip
+    places = [str(path) for path in files] or list(MADE)
+    tables = on_two(measured, places, str)
+    panels = [
+        Panel(
+            table.title.split(":")[0],
+            "epsilon",
+            "cost over the optimum, %",
+            _curves(table.rows),
+            xlog=True,
+            marks=True,
+            linear=0.01,
+        )
+        for table in tables
+    ]
     return [Page("day-price", tables, {"day-price.svg": chart("The price of a private day", [panels])})]
 
 
-def _curves(rows: Sequence[Sequence[str | float]]) -> Mapping[str, tuple[Vector, Vector]]:
+def _curves(rows: Sequence[Sequence[str | float]]) -> dict[str, tuple[Vector, Vector]]:
     curves = {}
     for unit in UNITS:
         mine = sorted((float(row[1]), float(row[2])) for row in rows if row[0] == unit)

@@ -59,6 +59,9 @@ STUDIES = {
         "5 to 15",
         "papers.federated",
     ),
+    "day-price": Study(
+        "a private day ahead: cost, imbalance and what storage is worth, by epsilon and unit", "10 to 20", "day_price"
+    ),
     "accuracy": Study(
         "objective, feasibility and central optima compared with independent reference code",
         "1 to 3",

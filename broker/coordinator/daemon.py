@@ -173,7 +173,7 @@ class Service:
 
     def _leave(self, coordinator: Coordinator, link: Link, *, off: bool = True) -> None:
         """The connection ends; `off`: with the process."""
-        if coordinator.membership.precedence.later is None:  # else these topics are another coordinator's
+        if not coordinator.membership.precedence.yields(link.connects):  # else these topics are another coordinator's
             self.views(coordinator, link)
             if off:
                 self.reporter.publish(coordinator, link, "off")
@@ -195,7 +195,7 @@ class Service:
         """What stands on the topics of `watch`, at every turn of the loop. Raises Refused if another coordinator of the
         fleet goes on.
         """
-        coordinator.membership.precedence.check()
+        coordinator.membership.precedence.check(link.connects)
         self.reporter(coordinator, link)
         self.views(coordinator, link)
 

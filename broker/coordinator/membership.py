@@ -396,7 +396,8 @@ class Precedence:
     """Which of two coordinators of one fleet goes on: the one whose process began later.
 
     They have one certificate, and so end each other's connections for ever, unless one of them ends. A coordinator that
-    starts again replaces nobody: its ledger is the same.
+    starts again replaces nobody: its ledger is the same. What the broker retains of one that is long gone replaces
+    nobody either, whatever its clock was: nobody takes the connection.
     """
 
     def __init__(self) -> None:
@@ -420,8 +421,12 @@ class Precedence:
             self.later = presence.by
         return []
 
-    def check(self) -> None:
+    def yields(self, connects: int) -> bool:
+        """Whether another one goes on. connects: how often the connection was made: more than once if it was taken."""
+        return self.later is not None and connects > 1
+
+    def check(self, connects: int) -> None:
         """Raises Refused if another one goes on. The run, if there is one, is that one's too."""
-        if self.later:
+        if self.later and self.yields(connects):
             began = moment(self.later.began)
             raise Refused(f"{COORDINATOR}: another one of this fleet began at {began}, after this one, which ends")

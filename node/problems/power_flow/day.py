@@ -142,7 +142,7 @@ class Day:
         if self.screened:
             stacked["contingencies"] = (
                 CONTINGENCIES,
-                [(t, *row) for t, one in enumerate(self.periods, 1) for row in _screened(one)],
+                [(t, *row) for t, one in enumerate(self.periods, self.horizon.first) for row in _screened(one)],
             )
         return stacked
 

@@ -12,7 +12,7 @@ from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.problems.power_flow import rolling
 from hushgrid.node.wire import COORDINATOR
 from tests.support.runs.continuous_fleet import Again
-from tests.support.runs.day_fleet import HOUR, UNITS, DayFleet, epsilon, followed, shaped, small
+from tests.support.runs.day_fleet import HOUR, UNITS, DayFleet, epsilon, followed, setup_of, shaped, small, storage
 
 pytestmark = pytest.mark.runs
 
@@ -38,6 +38,18 @@ def test_two_days_cost_two_answers_and_every_hour_has_a_plan_of_the_rest_of_its_
         assert plan.periods == list(range(k % 4 + 1, 5))
         assert [epsilon(fleet, z) for z in fleet.zones] == pytest.approx([1 + k // 4] * 2, rel=1e-4)
     assert [line["period"] for line in fleet.rows()] == ["1", "2", "3", "4"] * 2
+
+
+def test_every_table_of_a_plan_has_the_days_own_periods(tmp_path):
+    horizon = {"periods": 4, "hours": 1, "storage": storage(tmp_path), "ramps": 0.3}
+    fleet = DayFleet(tmp_path / "fleet", setup_of("case5", [[1, 2, 5], [3, 4]], horizon, contingencies=True))
+    fleet.draws(shaped(fleet.setup))
+    fleet.interval()
+    fleet.interval()
+    tables = fleet.centre.answer()[1]
+    assert set(tables) == {"generation", "balance", "lines", "buses", "storage", "contingencies"}
+    for name, (columns, rows) in tables.items():
+        assert {row[columns.index("period")] for row in rows} == {2, 3, 4}, name
 
 
 def test_storage_and_generators_go_on_where_the_plan_before_has_them(tmp_path, setup):

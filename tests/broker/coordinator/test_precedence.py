@@ -25,8 +25,8 @@ def test_the_later_one_goes_on_whatever_it_says(say):
     first.read(wire.encode(say(second.instance)))
     second.read(wire.encode(say(first.instance)))
     with pytest.raises(Refused, match=r"coordinator: another one of this fleet began at 1970-01-01T00:03:20Z"):
-        first.check()
-    second.check()
+        first.check(2)
+    second.check(2)
 
 
 def test_of_two_that_began_at_the_same_moment_one_goes_on():
@@ -39,7 +39,15 @@ def test_of_two_that_began_at_the_same_moment_one_goes_on():
 def test_what_it_has_said_itself_in_an_earlier_session_stops_nobody_whatever_the_clock():
     again = began(0.0, session=4)
     again.read(wire.encode(Death(3, Instance(ONE, 3, 1e9))))
-    again.check()
+    again.check(2)
+
+
+def test_what_is_retained_of_one_that_is_gone_stops_nobody_whose_connection_nobody_takes():
+    new = began(0.0)  # a hub without a clock, whose card was replaced
+    new.read(wire.encode(Death(3, Instance(OTHER, 3, 1e9))))
+    new.check(1)
+    assert not new.yields(1)
+    assert new.yields(2)
 
 
 @pytest.mark.parametrize("payload", [b"", b"nothing", wire.encode(Death(9)), wire.encode(
@@ -47,7 +55,7 @@ def test_what_it_has_said_itself_in_an_earlier_session_stops_nobody_whatever_the
 def test_what_names_no_coordinator_stops_nobody(payload):
     one = began(100.0)
     assert one.read(payload) == []
-    one.check()
+    one.check(2)
 
 
 def test_a_program_from_before_reads_what_is_said_now_and_the_other_way_round():

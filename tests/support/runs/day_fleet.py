@@ -51,7 +51,7 @@ def day14() -> ZoneSetup:
     return setup_of("case14", zones, {"periods": 24, "hours": 1, "ramps": 0.05} | files)
 
 
-def setup_of(case: str, zones: list[list[int]], horizon: Document, ac: str = "none") -> ZoneSetup:
+def setup_of(case: str, zones: list[list[int]], horizon: Document, **problem: Any) -> ZoneSetup:
     raw: Document = {
         "hushgrid": 1,
         "name": NAME,
@@ -60,9 +60,10 @@ def setup_of(case: str, zones: list[list[int]], horizon: Document, ac: str = "no
             "case": case,
             "zones": zones,
             "objective": "cost",
-            "ac": ac,
+            "ac": "none",
             "loads": {"nonzero": "case"},
             "horizon": horizon,
+            **problem,
         },
         "algorithm": {"name": "consensus-admm", "rounds": 300},
         "privacy": {

@@ -2,6 +2,7 @@
 
 import shutil
 
+from hushgrid.node.wire import Instance, Progress, Topics, encode
 from tests.support.daemons.deployed_fleet import ZONES
 from tests.support.daemons.enrolled_fleet import enrolled
 
@@ -39,3 +40,17 @@ def test_a_coordinator_that_starts_again_is_not_stopped_by_what_it_said_before(t
     again = fleet.coordinator()
     again.wait_for("the next run:")
     assert again.end() == 0
+
+
+def test_what_the_broker_retains_of_a_coordinator_that_is_gone_stops_no_new_one(tmp_path, mosquitto_program, stack):
+    """Its card was replaced, and its clock was ahead, or the new one's is in 1970."""
+    fleet = enrolled(tmp_path, mosquitto_program, stack)
+    nodes = [fleet.node(z) for z in ZONES]
+    gone = Progress(b"r" * 16, 28, "done", Instance(b"another ledger..", 5, 4e9))
+    link = fleet.connection("coordinator")
+    link.publish(Topics("demo").state("coordinator"), encode(gone), retain=True)
+    link.close()
+    coordinator = fleet.coordinator("--once")
+    assert coordinator.code() == 0, coordinator.said
+    for node in nodes:
+        node.wait_for(" done: ")

@@ -260,14 +260,21 @@ class LoadGates:
         return answers_of(gates, ask)
 
     def change(self, load: int) -> Vector:
-        """The largest change that begins at the entry `at` of the loads."""
+        """The largest change that begins at an entry of the loads: of a customer p and, with it, q. Over a horizon all
+        of a day's energy stands in one period: no shape moves the answer farther.
+        """
         t, public = self.plan.terms, self.public
         assert t is not None
-        change = np.zeros(public.size)
-        change[load] = public.unit[load] if t.relative else t.beta
-        other = load + public.size // 2
-        if t.pair and load < public.size // 2 and other in public.loaded:
-            change[other] = t.reactive
+        change, half = np.zeros(public.size), public.size // (2 * public.periods)
+        if t.relative:
+            change[load] = public.unit[load]
+            return change
+        per_unit = public.unit if t.day else np.ones(public.size)  # p.u. a MWh
+        active = load % (2 * half) < half
+        change[load] = per_unit[load] * (t.beta if active or not t.pair else t.reactive)
+        other = load + half
+        if t.pair and active and other in public.loaded:
+            change[other] = per_unit[other] * t.reactive
         return change
 
 

@@ -114,6 +114,7 @@ class ZoneGate(Gate):
 
     def gradient(self, x: Vector) -> Vector:
         """f'(x) plus noise: one answer (mode input: the first call only)."""
+        self._expect_snapshot()
         t = self._terms()
         if t.published:
             self._spend(self._published_spend(2 * t.beta, honest=True))
@@ -150,6 +151,7 @@ class ZoneGate(Gate):
 
     def exact_gradient(self, x: Vector) -> Vector:
         """f'(x) without noise. A node with a finite budget refuses it; under (3.4) `perturb` pays instead."""
+        self._expect_snapshot()
         if self.terms is None:
             self._nonprivate()
         elif not (self.terms.published and self.terms.mode.startswith("output")):
@@ -176,6 +178,11 @@ class ZoneGate(Gate):
             super().refill()
 
     # --- inside ---
+
+    def _expect_snapshot(self) -> None:
+        """The loss is of one set of loads: over a horizon a device answers with its loads alone. Nothing is paid."""
+        if self.loss.periods > 1:
+            raise Refused(f"{self.node}: a gradient was asked for over a horizon, expected a question for its loads")
 
     def _noisy_data(self) -> Vector:
         """One answer: d~, the data plus noise where they may be other than zero."""

@@ -19,7 +19,7 @@ from hushgrid.node.problems.records.device import Rows
 from hushgrid.node.problems.records.files import Shard
 from tests.support import examples
 from tests.support.scenarios import neighbour_scenarios
-from tests.support.scenarios.guarded_scenarios import CASES
+from tests.support.scenarios.guarded_scenarios import CASES, of_a_day
 from tests.support.scenarios.record_scenarios import GAUSSIAN, scenario
 
 #: Of the table of all cases: together they accuse honest gates with a chance of 1e-3.
@@ -197,6 +197,30 @@ def test_the_same_of_gaussian_noise(monkeypatch, mutation):
     mutation(monkeypatch)
     _, found = measured(dgd(1.0, 2, GDP), 20_000, SURE)
     assert found.above == (mutation is not nothing)
+
+
+def noise_of_p_on_q(held):
+    sample = Lattice.sample
+
+    def both(self, size, *given):
+        each = sample(self, size, *given).reshape(-1, 2)  # games, and what differs in them: p and q of one period
+        each[:, 1] = each[:, 0]
+        return each.ravel()
+
+    held.setattr(Lattice, "sample", both)
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("mutation", [nothing, half_the_noise, noise_of_p_on_q])
+def test_the_same_of_a_customers_whole_day(monkeypatch, mutation):
+    """Laplace noise of E (1 + tan phi)/epsilon on each entry, independent on p and on q: no more is shown, and no less
+    will do.
+    """
+    mutation(monkeypatch)
+    value, found = measured(of_a_day(), 20_000, SURE)
+    assert found.above == (mutation is not nothing), value
+    assert mutation is not nothing or 0.8 <= value <= 1
+    assert 0.99 <= found.worst.canary.moved <= 1 + 1e-9
 
 
 @pytest.mark.runs

@@ -9,7 +9,7 @@ from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.lab.audit.questions import questions
 from hushgrid.node.problems.records.device import Rows
 from tests.support.runs.masked_runs import masked
-from tests.support.scenarios.guarded_scenarios import CASES
+from tests.support.scenarios.guarded_scenarios import CASES, of_a_day
 
 
 @pytest.mark.runs
@@ -26,6 +26,16 @@ def test_lies_are_refused_by_public_numbers_alone(case):
         assert not gates[what].answered
     assert gates["gradient at the start"].answered
     assert "sensitivity" in gates["gradient at the start"].reply
+
+
+@pytest.mark.runs
+def test_over_a_horizon_a_zone_answers_with_its_loads_once_and_no_gradient():
+    found = questions(of_a_day())
+    assert all(q.same for q in found)
+    assert [q.what for q in found if q.answered] == ["the scenario's own", "data"]
+    assert {"gradient at the start", "exact_gradient at the start"} <= {
+        q.what for q in found if "a gradient was asked for over a horizon" in q.reply
+    }
 
 
 @pytest.mark.runs

@@ -94,3 +94,20 @@ CASES = {
 
 def others(raw):
     return LOADS if raw["problem"]["kind"] == "zones" else ROWS
+
+
+def of_a_day():
+    """A day of four hours on case5 that hides a house's whole day."""
+    problem = {"kind": "zones", "case": "case5", "zones": [[1, 2, 5], [3, 4]], "objective": "cost", "ac": "none"}
+    return {
+        "hushgrid": 1,
+        "name": "day",
+        "seed": 1,
+        "problem": problem | {"horizon": {"periods": 4, "hours": 1}},
+        "algorithm": {"name": "consensus-admm", "rounds": 9},
+        "privacy": {
+            "mode": "input",
+            "adjacency": {"day": {"energy_mwh": 0.02, "power_factor": 0.97}},
+            "epsilon": 1.0,
+        },
+    }

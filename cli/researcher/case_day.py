@@ -41,7 +41,7 @@ problem:
   zones: {zones}
   objective: cost
   # only buses that draw or give power on that day carry noise: which those are is public
-  loads: {{nonzero: case}}
+  loads: {{nonzero: {mask}}}
   horizon: {{{horizon}}}
 algorithm: {{name: consensus-admm, rounds: 200}}
 privacy:
@@ -103,9 +103,10 @@ def day(options: argparse.Namespace) -> str:
         licence=f"Data: {LICENCE}." if name.startswith(SIMBENCH) else f"Made of {Path(name).name}.",
         name="".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in label)[:64],
         zones=options.zones,
+        mask=_mask(seen),
         horizon=", ".join(horizon),
     )
-    _write(options.out, case, tables, text)
+    _write(options.out, case.without_loads(), tables, text)
     served = seen.loads[:, :, 0].sum(axis=1)
     lines = [
         f"wrote {options.out}: {case.name}, {len(case.buses)} buses in {len(zones)} zones, {T} periods of {24 / T:g} h",
@@ -116,6 +117,13 @@ def day(options: argparse.Namespace) -> str:
         f"  hushgrid run {options.out / 'scenario.yaml'}",
     ]
     return "\n".join(lines)
+
+
+def _mask(seen: NetworkDay) -> str:
+    """The buses with loads. The case itself has none: it is public, and means of a day would tell of it."""
+    numbers = seen.case.buses.numbers
+    p, q = (numbers[np.abs(seen.loads[:, :, k]).max(axis=0) > 0].tolist() for k in (0, 1))
+    return f"{{p: {p}, q: {q}}}"
 
 
 def _numbers(option: str, text: str | None, count: int) -> list[float]:

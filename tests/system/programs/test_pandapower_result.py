@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import hushgrid as api
+from hushgrid.grid_cases import load
+from hushgrid.node.config.scenario import load_scenario
 
 pytestmark = [pytest.mark.filterwarnings("ignore")]  # pandapower's own warnings are none of this program's
 needs_pandapower = pytest.mark.skipif(find_spec("pandapower") is None, reason="pandapower is not installed")
@@ -105,6 +107,11 @@ def test_the_files_of_a_day_hold_its_series_its_storage_and_what_nobody_controls
         (int(r["period"]), int(r["bus"])): r for r in csv.DictReader(Path("day/profiles.csv").read_text().splitlines())
     }
     assert float(rows[4, 3]["p_mw"]) == pytest.approx(0.5 * ring().load.p_mw[ring().load.bus == 3].sum() - 0.2)
+    case = load("day/case.npz")  # goes to the coordinator: means of a day would tell of it
+    assert not case.buses.p_d.any()
+    assert not case.buses.q_d.any()
+    mask = load_scenario(Path("day/scenario.yaml")).problem.loads.nonzero
+    assert set(mask.p) == {bus for (_, bus), row in rows.items() if float(row["p_mw"])}
     assert Path("day/storage.csv").read_text().splitlines()[1].startswith("storage0,4,0.2,0.6,0.95,0.5,")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from hushgrid.broker.enrolment.authority import request
 from hushgrid.broker.enrolment.changes import add_node, add_zone, edited, remove_node, remove_zone
-from hushgrid.broker.enrolment.directory import FleetDirectory, FleetFile
+from hushgrid.broker.enrolment.directory import FleetDirectory
 from hushgrid.cli.main import main
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.device import load_device
@@ -75,14 +75,6 @@ def test_a_block_of_yaml_is_replaced_without_the_comments_around_it():
 
 
 # --- the commands ---
-
-
-@pytest.fixture
-def fleet(tmp_path):
-    made = FleetDirectory.make(tmp_path / "F", FleetFile(fleet="demo", broker=URL), DEPLOY / "scenario.yaml")
-    made.write_coordinator()
-    made.write_broker()
-    return made
 
 
 def test_a_zone_is_added_in_one_command_with_all_that_its_box_needs(fleet, tmp_path, capsys):

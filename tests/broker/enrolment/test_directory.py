@@ -19,14 +19,6 @@ from tests.support.paths import DEPLOY
 URL = "mqtts://broker.example:8883"
 
 
-@pytest.fixture
-def fleet(tmp_path):
-    made = FleetDirectory.make(tmp_path / "F", FleetFile(fleet="demo", broker=URL), DEPLOY / "scenario.yaml")
-    made.write_coordinator()
-    made.write_broker()
-    return made
-
-
 def enrolled(fleet, box, name="z1"):
     made = request(name, box)
     return fleet.enrol(name, made, fleet.authority())

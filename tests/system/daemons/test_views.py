@@ -66,14 +66,19 @@ def test_the_last_run_and_its_answer_stand_on_the_broker(tmp_path, mosquitto_pro
     assert answer.served_mw == pytest.approx(sum(float(row["served_mw"]) for row in rows), abs=0.01)
 
 
-def test_a_fleet_that_runs_by_itself_shows_its_intervals_over_a_restart(tmp_path, mosquitto_program, stack):
-    fleet = tried(tmp_path / "deploy", mosquitto_program, stack)
+def by_itself(fleet):
+    """The coordinator of a fleet that makes one run after the other."""
     path = fleet.directory / "coordinator.yaml"
     path.write_text(path.read_text() + EVERY)
     for z in ZONES:
         fleet.edit(f"nodes/{z}.yaml", "epsilon: 20.0", "epsilon: 2000.0")
         fleet.node(z)
-    coordinator = fleet.coordinator()
+    return fleet.coordinator()
+
+
+def test_a_fleet_that_runs_by_itself_shows_its_intervals_over_a_restart(tmp_path, mosquitto_program, stack):
+    fleet = tried(tmp_path / "deploy", mosquitto_program, stack)
+    coordinator = by_itself(fleet)
     with Watch(fleet) as watch:
         answer = watch.wait_for(kinds(AnswerView, outcome="answer"))
         assert answer.valid_until > answer.at
@@ -99,12 +104,7 @@ def test_under_older_access_lists_the_run_goes_on_with_a_line_a_topic(tmp_path, 
             fleet.edit("acl", f"topic write {ROOT}/{topic}/coordinator\n", "")
 
     fleet = tried(tmp_path / "deploy", mosquitto_program, stack, older)
-    path = fleet.directory / "coordinator.yaml"
-    path.write_text(path.read_text() + EVERY)
-    for z in ZONES:
-        fleet.edit(f"nodes/{z}.yaml", "epsilon: 20.0", "epsilon: 2000.0")
-        fleet.node(z)
-    coordinator = fleet.coordinator()
+    coordinator = by_itself(fleet)
     until_intervals(fleet, lambda rows: [row["outcome"] for row in rows].count("answer") >= 2)
     assert coordinator.end() == 0
     assert [

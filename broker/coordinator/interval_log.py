@@ -14,6 +14,7 @@ import msgspec
 
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.types import Document
+from hushgrid.node import system
 from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.status import NAMED, Interval
@@ -110,8 +111,8 @@ def prune(directory: Path, most: int) -> None:
         records = sorted(directory.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
         for path in records[: max(len(records) - most, 0)]:
             for table in directory.glob(f"{path.stem}-*.csv"):
-                table.unlink()
-            path.unlink()
+                system.machine.unlink(table)
+            system.machine.unlink(path)
     except OSError:
         return
 

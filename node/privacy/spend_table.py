@@ -7,7 +7,6 @@ and for each run whose rows are kept. The rows of old runs are condensed to sums
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ import msgspec
 
 from hushgrid.kernels.privacy.accounting import UNIT, Totals, rounded_up
 from hushgrid.kernels.ranges import MOST_MASKED
+from hushgrid.node import system
 from hushgrid.node.privacy.ledger_log import Record, Tables
 from hushgrid.node.privacy.ledger_rows import (
     Counted,
@@ -37,11 +37,6 @@ Scope = str | bytes
 Sums = dict[tuple[Scope, str], Counted]  #: by scope and adjacency
 
 
-def boottime() -> float:
-    """Seconds since this machine was started, those in which it slept among them. No setting of a clock changes it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 class Cost(NamedTuple):
     """What decides the cost of one row."""
 
@@ -55,7 +50,7 @@ class Cost(NamedTuple):
 class SpendTable:
     """The part of a ledger that is about spends. `clock` counts seconds; only its differences matter."""
 
-    def __init__(self, tables: Tables, clock: Callable[[], float] = boottime) -> None:
+    def __init__(self, tables: Tables, clock: Callable[[], float] = system.boottime) -> None:
         self.tables, self._clock = tables, clock
         self._window: Window | None = None
         self.load()

@@ -10,6 +10,7 @@ import fcntl
 import os
 import select
 import sqlite3
+import sys
 import time
 from pathlib import Path
 from random import SystemRandom
@@ -67,6 +68,10 @@ class System:
     def share(self) -> float:
         """A random number in [0, 1)."""
         return _DICE.random()
+
+    def say(self, line: str) -> None:
+        """A line for whoever looks after the machine. Raises OSError if nobody takes it."""
+        print(line, file=sys.stderr, flush=True)
 
     # --- waiting ---
 

@@ -303,8 +303,6 @@ def snapshot(path: Path, copy: Path) -> None:
     with path.open("rb") as file:
         try:
             system.machine.lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)  # a device that starts now waits for us
-                file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB
-            )  # a device that starts meanwhile waits for us
         except BlockingIOError:
             with suppress(FileNotFoundError):
                 shutil.copyfile(path.with_name(path.name + "-log"), beside)

@@ -12,7 +12,7 @@ import errno
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -155,6 +155,18 @@ class Disk:
             if writes and not of_sqlite(path):
                 path.write_bytes(_torn(path.read_bytes(), writes, chance))
         self.unsynced, self.renamed = {}, []
+
+    def owes(self, ending: str) -> bool:
+        """Whether a file of this ending has content that a power cut may take."""
+        paths = [path for path in self._present() if path.name.endswith(ending)]
+        return any(w.before != w.after for path in paths for w in self.unsynced.get(path.stat().st_ino, ()))
+
+    def emptied(self, keep: Sequence[str] = ()) -> None:
+        """Another card is in its place, with the owner's files and these folders alone."""
+        self.unsynced, self.renamed = {}, []
+        for folder in ("state", "mark"):
+            if folder not in keep:
+                shutil.rmtree(self.root / folder, ignore_errors=True)
 
     def die(self) -> Callable[[], None]:
         """Its process ends here. Returns what is to be called when that is unwound: it takes back what it did since."""

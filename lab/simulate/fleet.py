@@ -19,6 +19,7 @@ from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.wire import COORDINATOR
 
 BROKER = "mqtt://127.0.0.1:1883"  #: nobody listens there: links are simulated
+FLEET = "simulated"
 PLENTY = 1e6  #: epsilon of a device whose budget is not what is tried
 
 
@@ -38,7 +39,7 @@ def fleet(raw: Document, file: str, base: Path, *, every: str = "1h", keys: Docu
     devices = {name: _device(setup, name) for name in setup.plan.nodes}
     shown = _public(raw, setup)
     coordinator: Document = {
-        "fleet": "simulated",
+        "fleet": FLEET,
         "broker": BROKER,
         "state": "state",
         "scenario": "scenario.yaml",
@@ -58,7 +59,7 @@ def _device(setup: Setup, name: str) -> dict[str, bytes]:
     adjacency = privacy.adjacency
     node: Document = {
         "node": name,
-        "fleet": "simulated",
+        "fleet": FLEET,
         "broker": BROKER,
         "state": "state",
         "mark": f"mark/{name}.mark",

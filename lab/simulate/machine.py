@@ -48,10 +48,14 @@ class _Poller:
     def poll(self, timeout: float) -> list[tuple[int, int]]:
         machine = self.machine
         machine.crossing("wait")
-        if not machine.readable() and not machine.asked():
+        if not machine.signalled and not self.readable():
             machine.process.wait(max(timeout, SHORTEST_S) / machine.drift if timeout > 0 else 0.0)
             machine.crossing("")
-        return [(fd, 1) for fd in machine.readable() if fd in self.known]
+        machine.signalled = False
+        return [(fd, 1) for fd in self.readable()]
+
+    def readable(self) -> list[int]:
+        return [fd for fd, link in self.machine.links.items() if link.ready and fd in self.known]
 
     def close(self) -> None:
         """Nothing is held."""
@@ -66,17 +70,18 @@ class Machine(System):
         self.world, self.name, self.seed, self.main = world, name, world.seed, main
         self.disk = Disk(root, self.crossing)
         self.process = Process(world, self, name, self._ended)
-        self.signals = Signals()
+        self.signals, self.signalled = Signals(), False  #: and whether one has come that its loop has not noticed
         self.links: dict[int, Connection] = {}  #: open connections, by descriptor
         self.powered, self.restarts = False, 0
         self.calls = 0  #: system calls of the process of now
         self.dies_at = 0  #: at which of them it is killed; 0: at none
-        self.cut_too = False  #: and its power is cut
+        self.cut_for: float | None = None  #: and its power is cut for so long, s
         self.slow = 0.0  #: s that a sync takes
         self.exits: int | None = None  #: the code with which it stays down
         self._chance = world.chance(f"machine {name}")
         self._boot, self._boots = 0.0, 0
         self._ahead, self.drift, self._asleep = 0.0, 1.0, 0.0  #: of the wall clock, s; of all clocks; asleep so far, s
+        self._slept = 0.0  #: since when it sleeps, s of the world
         self._restore: Callable[[], None] | None = None
 
     # --- what a process asks ---
@@ -146,16 +151,9 @@ class Machine(System):
         if call:
             self.calls += 1
             if self.dies_at and self.calls >= self.dies_at:
-                self._die(cut=self.cut_too)
+                self._die(cut=self.cut_for is not None)
+                self._back(self.cut_for)
                 raise Killed
-
-    def readable(self) -> list[int]:
-        return [fd for fd, link in self.links.items() if link.ready]
-
-    def asked(self) -> bool:
-        """Whether a signal has come that the loop has not seen."""
-        s = self.signals
-        return bool(s) or s.reload or s.begin
 
     # --- what happens to it ---
 
@@ -166,6 +164,11 @@ class Machine(System):
             self.signals, self.calls, self.dies_at = Signals(), 0, 0
             self.world.note("start", self.name)
             self.process.start(lambda: self.main(self.signals))
+
+    def once(self, main: Callable[[Signals], int]) -> None:
+        """Another program of its owner, while the service does not run."""
+        self.calls = self.dies_at = 0
+        self.process.start(lambda: main(Signals()))
 
     def boot(self) -> None:
         """Power is there: the machine starts, and the service on it."""
@@ -181,8 +184,8 @@ class Machine(System):
             self._die(cut=False)
             self.process.kill()
 
-    def cut(self) -> None:
-        """The power is cut, while it waits or not at all."""
+    def cut(self, seconds: float | None) -> None:
+        """The power is cut for so long [until it is booted], while it waits or does not run at all."""
         if self.process.alive:
             self._die(cut=True)
             self.process.kill()
@@ -190,10 +193,37 @@ class Machine(System):
             self.powered = False
             self.disk.cut(self._chance)
             self.world.note("cut", self.name)
+        self._back(seconds)
 
-    def stop(self) -> None:
-        """SIGTERM."""
-        self.signals.asked = "SIGTERM"
+    def _back(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self.world.at(self.world.now + seconds, self.boot)
+
+    def sleeps(self, seconds: float) -> None:
+        """The machine sleeps: nothing of it runs, and its monotonic clock stands still."""
+        if self.powered and not self.process.frozen:
+            self.process.frozen, self._slept = True, self.world.now
+            self.world.at(self.world.now + seconds, self.wakes)
+
+    def wakes(self) -> None:
+        """It goes on."""
+        if self.process.frozen:
+            self.process.frozen = False
+            self._asleep += (self.world.now - self._slept) * self.drift
+            self.process.rouse()
+
+    def again(self) -> None:
+        """Its service is started by hand."""
+        self.exits = None
+        self.start()
+
+    def signal(self, what: str) -> None:
+        """A signal: stop, reload or begin."""
+        if what == "stop":
+            self.signals.asked = "SIGTERM"
+        else:
+            setattr(self.signals, what, True)
+        self.signalled = True
         self.process.rouse()
 
     def jump(self, seconds: float) -> None:

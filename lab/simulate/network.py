@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
+from math import inf
 
 from hushgrid.lab.simulate.machine import Machine
 from hushgrid.lab.simulate.world import World
@@ -215,7 +216,7 @@ class SimulatedLink:
 
     def open(self) -> None:
         self.machine.crossing("connect")
-        self._fd, self.due = self.broker.number(), float("inf")
+        self._fd, self.due, self.waiting = self.broker.number(), inf, False
         self.machine.links[self._fd] = self
         fd, world = self._fd, self.broker.world
         world.at(world.now + 0.01, lambda: self._reached(fd))

@@ -1,55 +1,74 @@
-"""A fleet of daemons in one process and one thread, under one seed."""
+"""A fleet of daemons in one process and one thread, under one seed: the production code, on machines that fail."""
 
 from __future__ import annotations
 
+import csv
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
 from hushgrid.broker.coordinator import daemon as coordinator_daemon
 from hushgrid.kernels.errors import HushgridError
-from hushgrid.lab.simulate.fleet import Fleet
+from hushgrid.lab.simulate.faults import Fault, Faults
+from hushgrid.lab.simulate.fleet import FLEET, Fleet
 from hushgrid.lab.simulate.machine import Machine, Signals
 from hushgrid.lab.simulate.network import Broker, SimulatedLink
+from hushgrid.lab.simulate.recorder import Recorder, recorded
 from hushgrid.lab.simulate.world import World
 from hushgrid.node.config.coordinator import load_coordinator
 from hushgrid.node.config.device import load_device
+from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime import daemon as device_daemon
 from hushgrid.node.transport.link import MAKERS
 from hushgrid.node.wire import COORDINATOR
+
+QUIET = 3  #: intervals without faults at the end
+KEPT = 5000  #: messages that a replay chooses from
 
 
 class Simulation:
     """A world with a fleet in it. `place`: an empty folder, best one in memory."""
 
-    def __init__(self, fleet: Fleet, seed: int, place: Path) -> None:
-        self.fleet, self.world = fleet, World(seed)
+    def __init__(self, fleet: Fleet, seed: int, place: Path, faults: Sequence[Fault] = ()) -> None:
+        self.fleet, self.world, self.place = fleet, World(seed), place
         self.broker = Broker(self.world, self._heard)
         self.machines: dict[str, Machine] = {}
-        self.defects: list[str] = []
+        self.recorder = Recorder(FLEET, self.world.note)
         for name, files in fleet.files.items():
             root = place / name
             machine = Machine(self.world, name, root, partial(self._main, name, root))
             for file, content in files.items():
                 (root / file).write_bytes(content)
             self.machines[name] = machine
+        self.faults = Faults(self.broker, self.machines, self._accepts)
+        self.faults.plan(faults)
 
-    def run(self, until: float) -> None:
-        """Until that time, s."""
-        with simulated(self.broker):
-            if not self.world.steps:
-                for machine in self.machines.values():
-                    self.world.at(float(self.world.chance(f"start {machine.name}").uniform(0, 2)), machine.boot)
-            self.world.run(until)
-
-    def end(self) -> None:
-        """Every process is ended where it is."""
-        with simulated(self.broker):
+    def run(self, intervals: int) -> list[dict[str, object]]:
+        """So many intervals, the last of them without faults. Returns the history."""
+        every, world = self.fleet.every, self.world
+        with simulated(self.broker), recorded(self.recorder):
+            for machine in self.machines.values():
+                world.at(float(world.chance(f"start {machine.name}").uniform(0, 2)), machine.boot)
+            world.at(max(intervals - QUIET, 0) * every, self.faults.still)
+            world.run(intervals * every)
+            self._judge(intervals)
             for machine in self.machines.values():
                 machine.powered = False
                 machine.kill()
+        return world.history
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Faults so far, by kind."""
+        return self.faults.counts | self.broker.counts
+
+    def outcomes(self) -> dict[tuple[str, str], str]:
+        """{(device, interval's run): digest of what it has left}, of runs that ended well."""
+        return {(e["who"], e["run"]): e["digest"] for e in self.world.history if e["e"] == "outcome"}
+
+    # --- inside ---
 
     def _main(self, name: str, root: Path, signals: Signals) -> int:
         """What the command line does."""
@@ -63,12 +82,56 @@ class Simulation:
             self.world.note("error", name, line=str(error).replace(str(root.parent), ""))
             return error.exit_code
         except Exception:
-            self.defects.append(f"{name}: {traceback.format_exc()}")
             self.world.note("defect", name, trace=traceback.format_exc())
             return 1
 
+    def _accepts(self, machine: Machine) -> None:
+        """The owner stops the device, accepts what others remember as spent, and starts it again."""
+        machine.signal("stop")
+
+        def accepted(signals: Signals) -> int:
+            with closing(Ledger(self._ledger(machine), machine.name, self._mark(machine))) as ledger:
+                ledger.accept()
+                self.world.note("accepted", machine.name, id=ledger.id.hex()[:8], no=ledger.spends.no)
+            return 0
+
+        def then() -> None:
+            if machine.process.alive or not machine.powered:  # it is busy, or off: another time
+                self.world.at(self.world.now + 60.0, lambda: self._accepts(machine))
+                return
+            machine.once(accepted)
+            self.world.at(self.world.now + 5.0, machine.again)
+
+        self.world.at(self.world.now + 5.0, then)
+
+    @staticmethod
+    def _ledger(machine: Machine) -> Path:
+        return machine.disk.root / "state" / f"{machine.name}.ledger"
+
+    @staticmethod
+    def _mark(machine: Machine) -> Path:
+        return machine.disk.root / "mark" / f"{machine.name}.mark"
+
     def _heard(self, source: str, topic: str, payload: bytes, retain: bool) -> None:
-        self.world.note("send", source, topic=topic, size=len(payload), retain=retain)
+        self.recorder.sent(self.machines.get(source), source, topic, payload, retain)
+        if "/edge/" in topic or "/all/" in topic:
+            heard = self.faults.heard
+            heard.append((topic, payload))
+            if len(heard) > 2 * KEPT:
+                del heard[:KEPT]
+
+    def _judge(self, intervals: int) -> None:
+        """What the coordinator's table lacks, and whether the last interval was answered by all."""
+        path, note = self.machines[COORDINATOR].disk.root / "state" / "intervals.csv", self.world.note
+        rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
+        numbers = [int(row["interval"]) for row in rows]
+        if numbers != list(range(1, len(rows) + 1)) and "card" not in self.counts:
+            note("unrecorded", COORDINATOR, text=f"intervals {numbers} have lines")
+        last = rows[-1] if rows else {"outcome": "none", "absent": "", "refused": ""}
+        if last["outcome"] != "answer" or last["absent"]:
+            note(
+                "unanswered", COORDINATOR, text=f"the last interval ended with: {last['outcome']}, {last.get('reason')}"
+            )
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from greenlet import getcurrent, greenlet
 from hushgrid.node import system
 
 Act = Callable[[], None]
+MOST = 100_000  #: that can happen at one time
 
 
 class Killed(BaseException):
@@ -32,6 +33,7 @@ class World:
         self._due: list[tuple[float, int, Act]] = []
         self._number = 0
         self.steps = 0  #: what has happened so far
+        self._still = 0  #: of it, since time went on
         self.history: list[dict[str, Any]] = []
         self.watch: Callable[[], None] = lambda: None  #: called after each step
 
@@ -52,8 +54,11 @@ class World:
     def run(self, until: float) -> None:
         """Whatever is due before then happens."""
         while self._due and self._due[0][0] <= until:
-            self.now, _, act = heappop(self._due)
+            before, (self.now, _, act) = self.now, heappop(self._due)
             self.steps += 1
+            self._still = self._still + 1 if self.now == before else 0
+            if self._still > MOST:
+                raise RuntimeError(f"time stands still at {self.now:g} s")
             act()
             self.watch()
         self.now = until
@@ -68,6 +73,7 @@ class Process:
         self._greenlet: greenlet | None = None
         self._turn = 0  #: counts its waits: a date set for an earlier one is void
         self.dead = False
+        self.frozen = False  #: its machine sleeps
 
     @property
     def alive(self) -> bool:
@@ -102,7 +108,7 @@ class Process:
 
     def wake(self, turn: int | None = None) -> None:
         """It goes on, if it still waits as it did in that turn."""
-        if self._greenlet is not None and turn in (None, self._turn):
+        if self._greenlet is not None and turn in (None, self._turn) and not self.frozen:
             self._turn += 1
             self._switch(lambda one: one.switch())
 

@@ -1,0 +1,213 @@
+"""What goes wrong, and when: a list drawn from the seed. A part of it is one too, so that a finding can be shrunk."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from hushgrid.lab.simulate.machine import Machine
+from hushgrid.lab.simulate.network import Broker, Weather
+from hushgrid.node.wire import COORDINATOR
+
+CALLS = 80  #: system calls within which a process dies that is to be killed at one
+HOUR_S = 3600.0
+
+
+class Fault(Struct, frozen=True):
+    """One thing that goes wrong."""
+
+    at: float  #: s
+    kind: str
+    who: tuple[str, ...] = ()
+    seconds: float = 0.0  #: how long
+    amount: float = 0.0
+    call: int = 0  #: at which system call from then on; 0: while it waits
+    how: str = ""
+
+
+def drawn(
+    chance: np.random.Generator, nodes: Sequence[str], first: float, last: float, number: int, beats: Sequence[float]
+) -> list[Fault]:
+    """So many faults between two times, in order. beats: when intervals begin: most faults are meant for runs."""
+    everybody = [*nodes, COORDINATOR]
+    names, weights = zip(*SHARES.items(), strict=True)
+    kinds = chance.choice(names, size=number, p=np.array(weights) / sum(weights))
+    faults = []
+    for kind in kinds:
+        if beats and chance.random() < 0.85:
+            at = float(chance.choice(beats)) + float(chance.exponential(0.15 if chance.random() < 0.7 else 20.0)) - 0.02
+        else:
+            at = float(chance.uniform(first, last))
+        faults.append(_one(chance, str(kind), min(max(at, first), last), everybody))
+    return sorted(faults, key=lambda fault: fault.at)
+
+
+def _one(chance: np.random.Generator, kind: str, at: float, everybody: Sequence[str]) -> Fault:
+    one = (str(chance.choice(everybody)),)
+    long = float(np.exp(chance.uniform(np.log(0.05), np.log(600.0))))
+    call = int(chance.integers(1, CALLS)) if chance.random() < 0.9 else 0
+    match kind:
+        case "weather":
+            return Fault(
+                at, kind, seconds=long, amount=float(chance.uniform(0.01, 0.4)), how=str(chance.choice(WEATHERS))
+            )
+        case "parted":
+            some = chance.choice(everybody, size=int(chance.integers(1, len(everybody) + 1)), replace=False)
+            return Fault(at, kind, tuple(sorted(map(str, some))), seconds=long)
+        case "broker":
+            return Fault(at, kind, seconds=min(long, 120.0), how="forgets" if chance.random() < 0.5 else "keeps")
+        case "kill":
+            return Fault(at, kind, one, call=call)
+        case "cut":
+            return Fault(at, kind, one, seconds=long, call=call)
+        case "disk":
+            how = str(chance.choice(["full", "read-only", "failing", "slow"]))
+            return Fault(at, kind, one, seconds=long, amount=float(chance.uniform(0.1, 5.0)), how=how)
+        case "clock":
+            size = float(np.exp(chance.uniform(np.log(1.0), np.log(1e9))))
+            return Fault(at, kind, one, amount=size if chance.random() < 0.5 else -size)
+        case "sleep":
+            return Fault(at, kind, one, seconds=long)
+        case "card":
+            how = str(chance.choice(["put back", "replaced"]))
+            return Fault(at, kind, one, seconds=float(chance.uniform(10.0, 2 * HOUR_S)), how=how)
+        case "signal":
+            return Fault(at, kind, one, how=str(chance.choice(["reload", "restart", "begin"])))
+    return Fault(at, "replay", amount=float(chance.random()))
+
+
+#: How often each kind is drawn.
+SHARES = {
+    "weather": 8.0, "parted": 4.0, "broker": 3.0, "kill": 8.0, "cut": 4.0, "disk": 3.0, "clock": 2.0, "sleep": 2.0,
+    "card": 0.4, "signal": 2.0, "replay": 6.0,
+}  # fmt: skip
+WEATHERS = ["loss", "double", "overtake", "late", "all"]
+
+
+class Faults:
+    """Applies faults. `counts`: how many of each kind have happened."""
+
+    def __init__(self, broker: Broker, machines: dict[str, Machine], accept: Callable[[Machine], None]) -> None:
+        self.broker, self.machines, self.accept = broker, machines, accept
+        self.world = broker.world
+        self.counts: dict[str, int] = {}
+        self.heard: list[tuple[str, bytes]] = []  #: what a replay chooses from
+        self._weathers: list[Fault] = []
+        self._copies: dict[str, int] = {}
+
+    def plan(self, faults: Sequence[Fault]) -> None:
+        """All of them, each at its time."""
+        for fault in faults:
+            self.world.at(fault.at, lambda fault=fault: self.happens(fault))
+
+    def happens(self, fault: Fault) -> None:
+        """It happens now."""
+        self.counts[fault.kind] = self.counts.get(fault.kind, 0) + 1
+        self.world.note("fault", fault.who[0] if len(fault.who) == 1 else "", fault=fault.kind, how=fault.how)
+        getattr(self, f"_{fault.kind}")(fault)
+
+    def still(self) -> None:
+        """Nothing goes wrong any more: what is off is on again."""
+        broker = self.broker
+        self._weathers = []
+        broker.weather, broker.up = Weather(), True
+        broker.apart.clear()
+        for machine in self.machines.values():
+            machine.disk.fault, machine.slow, machine.dies_at = "", 0.0, 0
+            machine.wakes()
+            machine.boot()
+
+    # --- one method a kind ---
+
+    def _weather(self, fault: Fault) -> None:
+        self._weathers.append(fault)
+        self._mixed()
+
+        def over() -> None:
+            self._weathers = [other for other in self._weathers if other is not fault]
+            self._mixed()
+
+        self.world.at(self.world.now + fault.seconds, over)
+
+    def _mixed(self) -> None:
+        weather = self.broker.weather = Weather()
+        for fault in self._weathers:
+            for key in ("loss", "double", "overtake"):
+                if fault.how in (key, "all"):
+                    setattr(weather, key, max(getattr(weather, key), fault.amount))
+            if fault.how in ("late", "all"):
+                weather.late = max(weather.late, 60.0 * fault.amount)
+
+    def _parted(self, fault: Fault) -> None:
+        self.broker.part(fault.who, fault.seconds)
+
+    def _broker(self, fault: Fault) -> None:
+        self.broker.stop(forget=fault.how == "forgets")
+        self.world.at(self.world.now + fault.seconds, self.broker.start)
+
+    def _kill(self, fault: Fault) -> None:
+        machine = self.machines[fault.who[0]]
+        if fault.call:
+            machine.dies_at, machine.cut_for = machine.calls + fault.call, None
+        else:
+            machine.kill()
+
+    def _cut(self, fault: Fault) -> None:
+        machine = self.machines[fault.who[0]]
+        if fault.call and machine.process.alive:
+            machine.dies_at, machine.cut_for = machine.calls + fault.call, fault.seconds
+        else:
+            machine.cut(fault.seconds)
+
+    def _disk(self, fault: Fault) -> None:
+        machine = self.machines[fault.who[0]]
+        if fault.how == "slow":
+            machine.slow = fault.amount
+        else:
+            machine.disk.fault = fault.how  # type: ignore[assignment]
+
+        def over() -> None:
+            machine.slow, machine.disk.fault = 0.0, ""
+
+        self.world.at(self.world.now + fault.seconds, over)
+
+    def _clock(self, fault: Fault) -> None:
+        self.machines[fault.who[0]].jump(fault.amount)
+
+    def _sleep(self, fault: Fault) -> None:
+        self.machines[fault.who[0]].sleeps(fault.seconds)
+
+    def _signal(self, fault: Fault) -> None:
+        machine = self.machines[fault.who[0]]
+        if fault.how == "restart":
+            machine.signal("stop")
+            self.world.at(self.world.now + 1.0, machine.again)
+        else:
+            machine.signal(fault.how)
+
+    def _card(self, fault: Fault) -> None:
+        """Its card is replaced, or a copy of an earlier one is put back; later its owner accepts that."""
+        machine = self.machines[fault.who[0]]
+        copies = machine.disk.root.with_name(f"{machine.name}.copy")
+        state = machine.disk.root / "state"
+        if fault.how == "put back" and not copies.exists():  # the copy is made now, and put back another time
+            if state.exists() and not machine.process.alive:
+                shutil.copytree(state, copies, ignore=shutil.ignore_patterns("*-shm"))
+            return
+        machine.cut(None)
+        machine.disk.emptied(keep=("mark",) if self.world.chance(f"card {fault.at}").random() < 0.5 else ())
+        if fault.how == "put back":
+            shutil.copytree(copies, state)
+        self.world.note("card", machine.name, how=fault.how)
+        machine.boot()
+        if machine.name != COORDINATOR:
+            self.world.at(self.world.now + fault.seconds, lambda: self.accept(machine))
+
+    def _replay(self, fault: Fault) -> None:
+        """Somebody repeats an old message."""
+        if self.heard:
+            topic, payload = self.heard[int(fault.amount * len(self.heard))]
+            self.broker.publish("somebody", topic, payload, False)

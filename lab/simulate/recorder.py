@@ -1,0 +1,110 @@
+"""What a simulated fleet's history says: facts that an independent checker can judge, without the stack.
+
+Each event is a line of JSON with its date `t`, its kind `e` and whose it is, `who`. `send` is a message as it leaves,
+`spent` an answer that a ledger has committed, `drawn` noise that has met data, `outcome` what a run has left on a disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushgrid.kernels.machine import Malformed
+from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.kernels.types import Document
+from hushgrid.lab.simulate.machine import Machine
+from hushgrid.node import system, wire
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.runtime import daemon
+from hushgrid.node.wire import Birth, Mark, Topics
+
+LARGEST = 1 << 24  #: bytes of a message
+Note = Callable[..., None]
+
+
+def digest(blob: bytes) -> str:
+    return hashlib.sha256(blob).hexdigest()[:16]
+
+
+def _mark(mark: Mark | None) -> list[Any] | None:
+    return None if mark is None else [mark.ledger.hex()[:8], mark.no]
+
+
+class Recorder:
+    """Of one simulation. `ledgers`: the open ones, by machine."""
+
+    def __init__(self, fleet: str, note: Note) -> None:
+        self.topics, self.note = Topics(fleet), note
+        self.ledgers: dict[str, Ledger] = {}
+
+    def sent(self, machine: Machine | None, who: str, topic: str, payload: bytes, retain: bool) -> None:
+        """A message that leaves, with what the ledger of its sender has now. machine: None of a last will."""
+        facts: Document = {"topic": topic, "size": len(payload), "retain": retain, "digest": digest(payload)}
+        if machine is not None and (ledger := self.ledgers.get(who)) is not None:
+            facts["no"] = ledger.spends.no
+            facts["unsynced"] = machine.disk.owes("-log")
+        self.note("send", who, **facts, **self._body(topic, payload))
+
+    def _body(self, topic: str, payload: bytes) -> Document:
+        try:
+            kind, _, dst = self.topics.parse(topic)
+            if kind == "state":
+                presence = wire.decode_presence(payload)
+                return {
+                    "body": type(presence).__name__,
+                    "mark": _mark(presence.mark) if isinstance(presence, Birth) else None,
+                }
+            if kind in wire.WATCHED:
+                return {"body": kind}
+            envelope = wire.decode_envelope(payload, LARGEST)
+        except Malformed:
+            return {"body": ""}
+        return {
+            "body": type(envelope.body).__name__,
+            "dst": dst,
+            "run": envelope.run.hex()[:8],
+            "epoch": envelope.epoch,
+            "seq": envelope.seq,
+            "mark": _mark(envelope.mark),
+            "iterate": digest(wire.encode(envelope.body)) if isinstance(envelope.body, wire.Iterate) else None,
+        }
+
+
+@contextmanager
+def recorded(recorder: Recorder) -> Iterator[None]:
+    """While it is entered, what ledgers commit, what gates draw and what runs leave is noted."""
+
+    class Watched(Ledger):
+        def __init__(self, path: Path, node: str | None, *more: Any, **keys: Any) -> None:
+            super().__init__(path, node, *more, **keys)
+            recorder.ledgers[self.node] = self
+            recorder.note("ledger", self.node, id=self.id.hex()[:8], no=self.spends.no, behind=self.refusal is not None)
+
+        def commit(self, run: bytes, *, spends: Any = (), **keys: Any) -> None:
+            spends = list(spends)
+            first, version = self.spends.no + 1, keys.get("version")
+            super().commit(run, spends=spends, **keys)
+            for no, spend in enumerate(spends, first):
+                facts: Document = {"kind": spend.kind, "value": spend.value, "honest": spend.honest}
+                facts |= {"ran": self.spends.running, "version": version or self.data_version, "run": run.hex()[:8]}
+                recorder.note("spent", self.node, id=self.id.hex()[:8], no=no, **facts)
+
+    release = Lattice.release
+
+    def released(lattice: Lattice, v: np.ndarray, n: np.ndarray) -> np.ndarray:
+        machine = system.machine
+        if isinstance(machine, Machine):
+            recorder.note("drawn", machine.name, digest=digest(v.tobytes() + n.tobytes()))
+        return release(lattice, v, n)
+
+    before = daemon.Ledger
+    daemon.Ledger, Lattice.release = Watched, released  # type: ignore[misc, method-assign, assignment]
+    try:
+        yield
+    finally:
+        daemon.Ledger, Lattice.release = before, release  # type: ignore[misc, method-assign]

@@ -52,6 +52,14 @@ def note(path: Path, row: dict[str, Any], most: int) -> None:
         raise Stopped(f"{path}: {getattr(fault, 'strerror', fault)}, expected to write how an interval ended") from None
 
 
+def numbered(path: Path) -> int:
+    """The interval of the last whole line of the table at `path`; 0: it has none."""
+    with suppress(OSError, ValueError, IndexError):
+        lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return int(lines[-1].split(",")[0])
+    return 0
+
+
 # --- the last interval, and how many have ended how ---
 
 LAST = "last interval"  #: of the ledger's notes

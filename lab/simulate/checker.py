@@ -96,7 +96,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             device.paid += 1
             if budgets and who in budgets:
                 _within(device, event, budgets[who], wrong)
-        elif kind == "send" and "no" in event and who != COORDINATOR:
+        elif kind == "send" and "no" in event and event["body"] != "Death" and who != COORDINATOR:
             _sent(device, event, wrong)
         elif kind == "unanswered":
             wrong("answered", event["text"])
@@ -114,6 +114,7 @@ def _opened(device: _Device, event: Event, wrong: Any) -> None:
         wrong("marks", f"the ledger begins at {no}, and {device.heard[ledger]} was heard of it")
     if device.foreign or device.cut:  # a power cut may take the note of what is drawn
         device.drawn, device.paid = set(), 0
+    device.paid += max(no - device.spent[ledger], 0)  # committed as its process died, or paid for what was noted
     device.spent[ledger] = no if not device.foreign else max(no, 0)
     device.killed = device.cut = False
 

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+FOLDERS = ("state", "mark")  #: what its process writes; the rest is its owner's
 SECTOR = 512  #: bytes that are written whole, or not at all
 Fault = Literal["", "full", "read-only", "failing"]
 #: errno of a file, then code and text of SQLite
@@ -35,6 +36,7 @@ class Write(NamedTuple):
     before: bytes  #: what stood there
     after: bytes
     size: int  #: of the file before
+    life: int  #: of its process, counted
 
 
 class Named(NamedTuple):
@@ -56,6 +58,7 @@ class Disk:
         self.renamed: list[Named] = []
         self._aside = root.with_name(root.name + ".aside")  #: what a power cut may bring back
         self._kept = 0
+        self.lives = 0  #: processes that have died
         root.mkdir(parents=True)
         self._aside.mkdir()
 
@@ -68,7 +71,7 @@ class Disk:
         if writes:
             self._step("open", writes=made or bool(flags & os.O_TRUNC))
         if flags & os.O_TRUNC and path.exists():
-            self._wrote(path.stat().st_ino, Write(0, path.read_bytes(), b"", path.stat().st_size))
+            self._wrote(path.stat().st_ino, Write(0, path.read_bytes(), b"", path.stat().st_size, self.lives))
         if flags & os.O_WRONLY:  # what is overwritten is read first
             flags += os.O_RDWR - os.O_WRONLY
         file = os.open(path, flags & ~os.O_DIRECT, mode)
@@ -85,14 +88,16 @@ class Disk:
     def pwrite(self, file: int, blob: bytes | memoryview, offset: int) -> int:
         self._step("write")
         data, status = bytes(blob), os.fstat(file)
-        self._wrote(status.st_ino, Write(offset, os.pread(file, len(data), offset), data, status.st_size))
+        self._wrote(status.st_ino, Write(offset, os.pread(file, len(data), offset), data, status.st_size, self.lives))
         return os.pwrite(file, data, offset)
 
     def truncate(self, file: int, size: int) -> None:
         self._step("truncate")
         status = os.fstat(file)
         before = os.pread(file, max(status.st_size - size, 0), size)
-        self._wrote(status.st_ino, Write(size, before, bytes(max(size - status.st_size, 0)), status.st_size))
+        self._wrote(
+            status.st_ino, Write(size, before, bytes(max(size - status.st_size, 0)), status.st_size, self.lives)
+        )
         os.ftruncate(file, size)
 
     def sync(self, file: int) -> None:
@@ -157,21 +162,30 @@ class Disk:
         self.unsynced, self.renamed = {}, []
 
     def owes(self, ending: str) -> bool:
-        """Whether a file of this ending has content that a power cut may take."""
+        """Whether a file of this ending has content of the process of now that a power cut may take.
+
+        What an earlier process has left is read at the start, and is on the disk elsewhere before anything is sent.
+        """
         paths = [path for path in self._present() if path.name.endswith(ending)]
-        return any(w.before != w.after for path in paths for w in self.unsynced.get(path.stat().st_ino, ()))
+        return any(
+            w.before != w.after and w.life == self.lives
+            for path in paths
+            for w in self.unsynced.get(path.stat().st_ino, ())
+        )
 
     def emptied(self, keep: Sequence[str] = ()) -> None:
         """Another card is in its place, with the owner's files and these folders alone."""
         self.unsynced, self.renamed = {}, []
-        for folder in ("state", "mark"):
+        for folder in FOLDERS:
             if folder not in keep:
                 shutil.rmtree(self.root / folder, ignore_errors=True)
 
     def die(self) -> Callable[[], None]:
         """Its process ends here. Returns what is to be called when that is unwound: it takes back what it did since."""
-        image = self.root.with_name(self.root.name + ".image")
-        shutil.copytree(self.root, image, ignore=shutil.ignore_patterns("*-shm"))
+        images = {self.root / name: self.root.with_name(f"{self.root.name}.{name}") for name in FOLDERS}
+        for folder, image in images.items():
+            if folder.exists():
+                shutil.copytree(folder, image, ignore=shutil.ignore_patterns("*-shm"))
         connections, self.connections = self.connections, []
         for connection in connections:
             connection.close()
@@ -179,8 +193,11 @@ class Disk:
 
         def restore() -> None:
             self.let_go()
-            shutil.rmtree(self.root)
-            image.rename(self.root)
+            self.lives += 1
+            for folder, image in images.items():
+                shutil.rmtree(folder, ignore_errors=True)
+                if image.exists():
+                    image.rename(folder)
             inodes = {inode: (self.root / path).stat().st_ino for path, inode in known.items()}
             self.unsynced = {inodes[inode]: w for inode, w in self.unsynced.items() if inode in inodes}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from msgspec import Struct
@@ -13,7 +14,6 @@ from hushgrid.lab.simulate.network import Broker, Weather
 from hushgrid.node.wire import COORDINATOR
 
 CALLS = 80  #: system calls within which a process dies that is to be killed at one
-HOUR_S = 3600.0
 
 
 class Fault(Struct, frozen=True):
@@ -73,7 +73,7 @@ def _one(chance: np.random.Generator, kind: str, at: float, everybody: Sequence[
             return Fault(at, kind, one, seconds=long)
         case "card":
             how = str(chance.choice(["put back", "replaced"]))
-            return Fault(at, kind, one, seconds=float(chance.uniform(10.0, 2 * HOUR_S)), how=how)
+            return Fault(at, kind, one, how=how)
         case "signal":
             return Fault(at, kind, one, how=str(chance.choice(["reload", "restart", "begin"])))
     return Fault(at, "replay", amount=float(chance.random()))
@@ -90,18 +90,17 @@ WEATHERS = ["loss", "double", "overtake", "late", "all"]
 class Faults:
     """Applies faults. `counts`: how many of each kind have happened."""
 
-    def __init__(self, broker: Broker, machines: dict[str, Machine], accept: Callable[[Machine], None]) -> None:
-        self.broker, self.machines, self.accept = broker, machines, accept
+    def __init__(self, broker: Broker, machines: dict[str, Machine]) -> None:
+        self.broker, self.machines = broker, machines
         self.world = broker.world
         self.counts: dict[str, int] = {}
         self.heard: list[tuple[str, bytes]] = []  #: what a replay chooses from
         self._weathers: list[Fault] = []
-        self._copies: dict[str, int] = {}
 
     def plan(self, faults: Sequence[Fault]) -> None:
         """All of them, each at its time."""
         for fault in faults:
-            self.world.at(fault.at, lambda fault=fault: self.happens(fault))
+            self.world.at(fault.at, partial(self.happens, fault))
 
     def happens(self, fault: Fault) -> None:
         """It happens now."""
@@ -189,7 +188,7 @@ class Faults:
             machine.signal(fault.how)
 
     def _card(self, fault: Fault) -> None:
-        """Its card is replaced, or a copy of an earlier one is put back; later its owner accepts that."""
+        """Its card is replaced, or a copy of an earlier one is put back."""
         machine = self.machines[fault.who[0]]
         copies = machine.disk.root.with_name(f"{machine.name}.copy")
         state = machine.disk.root / "state"
@@ -203,8 +202,6 @@ class Faults:
             shutil.copytree(copies, state)
         self.world.note("card", machine.name, how=fault.how)
         machine.boot()
-        if machine.name != COORDINATOR:
-            self.world.at(self.world.now + fault.seconds, lambda: self.accept(machine))
 
     def _replay(self, fault: Fault) -> None:
         """Somebody repeats an old message."""

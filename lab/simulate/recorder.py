@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.machine import Machine
-from hushgrid.node import system, wire
+from hushgrid.node import status, system, wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime import daemon
 from hushgrid.node.wire import Birth, Mark, Topics
@@ -38,8 +39,9 @@ def _mark(mark: Mark | None) -> list[Any] | None:
 class Recorder:
     """Of one simulation. `ledgers`: the open ones, by machine."""
 
-    def __init__(self, fleet: str, note: Note) -> None:
-        self.topics, self.note = Topics(fleet), note
+    def __init__(self, fleet: str, note: Note, refuses: Callable[[str], None]) -> None:
+        """`refuses` is called with a device whose ledger is behind what others remember, each time it says so."""
+        self.topics, self.note, self.refuses = Topics(fleet), note, refuses
         self.ledgers: dict[str, Ledger] = {}
 
     def sent(self, machine: Machine | None, who: str, topic: str, payload: bytes, retain: bool) -> None:
@@ -48,7 +50,10 @@ class Recorder:
         if machine is not None and (ledger := self.ledgers.get(who)) is not None:
             facts["no"] = ledger.spends.no
             facts["unsynced"] = machine.disk.owes("-log")
-        self.note("send", who, **facts, **self._body(topic, payload))
+        body = self._body(topic, payload)
+        self.note("send", who, **facts, **body)
+        if body["body"] == "status" and status.decode(payload).refused == "mark":
+            self.refuses(who)
 
     def _body(self, topic: str, payload: bytes) -> Document:
         try:
@@ -102,9 +107,5 @@ def recorded(recorder: Recorder) -> Iterator[None]:
             recorder.note("drawn", machine.name, digest=digest(v.tobytes() + n.tobytes()))
         return release(lattice, v, n)
 
-    before = daemon.Ledger
-    daemon.Ledger, Lattice.release = Watched, released  # type: ignore[misc, method-assign, assignment]
-    try:
+    with patch.object(daemon, "Ledger", Watched), patch.object(Lattice, "release", released):
         yield
-    finally:
-        daemon.Ledger, Lattice.release = before, release  # type: ignore[misc, method-assign]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from hushgrid.broker.coordinator import daemon as coordinator_daemon
 from hushgrid.kernels.errors import HushgridError
@@ -21,10 +22,11 @@ from hushgrid.node.config.coordinator import load_coordinator
 from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime import daemon as device_daemon
-from hushgrid.node.transport.link import MAKERS
+from hushgrid.node.transport.link import MAKERS, Link, Party
 from hushgrid.node.wire import COORDINATOR
 
 QUIET = 3  #: intervals without faults at the end
+NOTICED_S = (30.0, 3000.0)  #: after which an owner looks at what a device says
 KEPT = 5000  #: messages that a replay chooses from
 
 
@@ -35,15 +37,16 @@ class Simulation:
         self.fleet, self.world, self.place = fleet, World(seed), place
         self.broker = Broker(self.world, self._heard)
         self.machines: dict[str, Machine] = {}
-        self.recorder = Recorder(FLEET, self.world.note)
+        self.recorder = Recorder(FLEET, self.world.note, self._refuses)
         for name, files in fleet.files.items():
             root = place / name
             machine = Machine(self.world, name, root, partial(self._main, name, root))
             for file, content in files.items():
                 (root / file).write_bytes(content)
             self.machines[name] = machine
-        self.faults = Faults(self.broker, self.machines, self._accepts)
+        self.faults = Faults(self.broker, self.machines)
         self.faults.plan(faults)
+        self._owners, self._noticed = self.world.chance("owners"), set[str]()
 
     def run(self, intervals: int) -> list[dict[str, object]]:
         """So many intervals, the last of them without faults. Returns the history."""
@@ -85,6 +88,13 @@ class Simulation:
             self.world.note("defect", name, trace=traceback.format_exc())
             return 1
 
+    def _refuses(self, name: str) -> None:
+        """Its owner notices that, after a while."""
+        if name not in self._noticed:
+            self._noticed.add(name)
+            after = float(self._owners.uniform(*NOTICED_S))
+            self.world.at(self.world.now + after, partial(self._accepts, self.machines[name]))
+
     def _accepts(self, machine: Machine) -> None:
         """The owner stops the device, accepts what others remember as spent, and starts it again."""
         machine.signal("stop")
@@ -99,6 +109,7 @@ class Simulation:
             if machine.process.alive or not machine.powered:  # it is busy, or off: another time
                 self.world.at(self.world.now + 60.0, lambda: self._accepts(machine))
                 return
+            self._noticed.discard(machine.name)
             machine.once(accepted)
             self.world.at(self.world.now + 5.0, machine.again)
 
@@ -138,8 +149,11 @@ class Simulation:
 def simulated(broker: Broker) -> Iterator[None]:
     """While it is entered, every link is one to this broker."""
     before = dict(MAKERS)
-    make: Callable[..., SimulatedLink] = lambda url, party: SimulatedLink(broker, party)  # noqa: E731
-    MAKERS.update(mqtt=make, mqtts=make)
+
+    def made(url: str, party: Party) -> Link:
+        return cast(Link, SimulatedLink(broker, party))
+
+    MAKERS.update(mqtt=made, mqtts=made)
     try:
         yield
     finally:

@@ -12,6 +12,7 @@ A history is a file of JSON lines, in order of time. The promises:
  - budget: no window of running time holds more than its owner allows.
  - record: every interval that began has one line, which says how it ended.
  - answered: once the faults have stopped, an interval is answered by all.
+ - outcome: what a run has left is on the disk, at the latest after the next start.
  - bits: an interval that all have answered leaves the same outcome as in the quiet run.
  - defect: no process ends by an error that it has not foreseen.
 """
@@ -102,6 +103,8 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             wrong("answered", event["text"])
         elif kind == "unrecorded":
             wrong("record", event["text"])
+        elif kind == "unpaid":
+            wrong("outcome", event["text"])
         elif kind == "other bits":
             wrong("bits", event["text"])
     return found

@@ -134,7 +134,7 @@ class Disk:
         disk = self
 
         class Connection(sqlite3.Connection):
-            def execute(self, sql: str, *values: object) -> sqlite3.Cursor:  # type: ignore[override]
+            def execute(self, sql: str, *values: object) -> sqlite3.Cursor:
                 if self not in disk.connections:  # its process has ended
                     raise sqlite3.ProgrammingError("closed")
                 if sql == "COMMIT":

@@ -77,6 +77,7 @@ class Machine(System):
         self.dies_at = 0  #: at which of them it is killed; 0: at none
         self.cut_for: float | None = None  #: and its power is cut for so long, s
         self.slow = 0.0  #: s that a sync takes
+        self.renamed: Callable[[Path], None] = lambda path: None  #: called with the new name of a file
         self.exits: int | None = None  #: the code with which it stays down
         self._chance = world.chance(f"machine {name}")
         self._boot, self._boots = 0.0, 0
@@ -137,6 +138,7 @@ class Machine(System):
 
     def replace(self, source: Path, target: Path) -> None:
         self.disk.replace(source, target)
+        self.renamed(target)
 
     def unlink(self, path: Path) -> None:
         self.disk.unlink(path)

@@ -24,6 +24,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime import daemon
 from hushgrid.node.wire import Birth, Mark, Topics
 
+OUTCOMES = (".setpoints.csv", ".npz")  #: ends of names of what a run leaves on a device
 LARGEST = 1 << 24  #: bytes of a message
 Note = Callable[..., None]
 
@@ -54,6 +55,12 @@ class Recorder:
         self.note("send", who, **facts, **body)
         if body["body"] == "status" and status.decode(payload).refused == "mark":
             self.refuses(who)
+
+    def left(self, who: str, path: Path) -> None:
+        """A file has got its name: that of what a run has left, perhaps."""
+        ledger = self.ledgers.get(who)
+        if path.name.endswith(OUTCOMES) and ledger is not None and (run := ledger.runs.last()) is not None:
+            self.note("outcome", who, run=run.id.hex()[:8], file=path.name, digest=digest(path.read_bytes()))
 
     def _body(self, topic: str, payload: bytes) -> Document:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -33,7 +34,16 @@ KEPT = 5000  #: messages that a replay chooses from
 class Simulation:
     """A world with a fleet in it. `place`: an empty folder, best one in memory."""
 
-    def __init__(self, fleet: Fleet, seed: int, place: Path, faults: Sequence[Fault] = ()) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        seed: int,
+        place: Path,
+        faults: Sequence[Fault] = (),
+        quiet: dict[tuple[str, str], str] | None = None,
+    ) -> None:
+        """quiet: what each device leaves of an interval without faults, as `outcomes` has it."""
+        self.quiet = quiet
         self.fleet, self.world, self.place = fleet, World(seed), place
         self.broker = Broker(self.world, self._heard)
         self.machines: dict[str, Machine] = {}
@@ -41,6 +51,7 @@ class Simulation:
         for name, files in fleet.files.items():
             root = place / name
             machine = Machine(self.world, name, root, partial(self._main, name, root))
+            machine.renamed = partial(self.recorder.left, name)
             for file, content in files.items():
                 (root / file).write_bytes(content)
             self.machines[name] = machine
@@ -67,9 +78,13 @@ class Simulation:
         """Faults so far, by kind."""
         return self.faults.counts | self.broker.counts
 
-    def outcomes(self) -> dict[tuple[str, str], str]:
-        """{(device, interval's run): digest of what it has left}, of runs that ended well."""
-        return {(e["who"], e["run"]): e["digest"] for e in self.world.history if e["e"] == "outcome"}
+    def outcomes(self) -> dict[str, dict[tuple[str, str], str]]:
+        """{run: {(device, file): digest of what it has left}}."""
+        found: dict[str, dict[tuple[str, str], str]] = {}
+        for e in self.world.history:
+            if e["e"] == "outcome":
+                found.setdefault(e["run"], {})[e["who"], e["file"]] = e["digest"]
+        return found
 
     # --- inside ---
 
@@ -138,11 +153,25 @@ class Simulation:
         numbers = [int(row["interval"]) for row in rows]
         if numbers != list(range(1, len(rows) + 1)) and "card" not in self.counts:
             note("unrecorded", COORDINATOR, text=f"intervals {numbers} have lines")
-        last = rows[-1] if rows else {"outcome": "none", "absent": "", "refused": ""}
+        last = rows[-1] if rows else {"outcome": "none", "absent": "", "reason": ""}
         if last["outcome"] != "answer" or last["absent"]:
-            note(
-                "unanswered", COORDINATOR, text=f"the last interval ended with: {last['outcome']}, {last.get('reason')}"
-            )
+            note("unanswered", COORDINATOR, text=f"the last interval: {last['outcome']}, {last['reason']}")
+        for name, ledger in self.recorder.ledgers.items():
+            if self.machines[name].process.alive and ledger.runs.owed():
+                note("unpaid", name, text="the outcome of a run is owed after the faults have stopped")
+        if self.quiet is not None:
+            self._compare(rows, self.quiet)
+
+    def _compare(self, rows: list[dict[str, str]], quiet: dict[tuple[str, str], str]) -> None:
+        """Whether an answer of all, of whom none was lost meanwhile, is that of a quiet run."""
+        runs, outcomes = self.machines[COORDINATOR].disk.root / "state" / "runs", self.outcomes()
+        lost = {record["run"]: record["lost"] for record in (json.loads(p.read_text()) for p in runs.glob("*.json"))}
+        for row in rows:
+            if row["outcome"] == "answer" and not row["absent"] and not lost.get(row["run"], True):
+                for (name, file), digest in outcomes.get(row["run"][:8], {}).items():
+                    if digest != quiet.get((name, file), digest):
+                        text = f"interval {row['interval']}, run {row['run'][:8]}: {file} is not that of the quiet run"
+                        self.world.note("other bits", name, text=text)
 
 
 @contextmanager

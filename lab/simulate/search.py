@@ -1,0 +1,190 @@
+"""Looks for a promise that a fleet breaks: many short lives of it, each under its own seed, and much goes wrong."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document
+from hushgrid.lab.simulate.checker import Finding, check
+from hushgrid.lab.simulate.faults import Fault, drawn
+from hushgrid.lab.simulate.fleet import Fleet
+from hushgrid.lab.simulate.simulation import QUIET, Simulation
+from hushgrid.lab.simulate.world import World
+
+INTERVALS = 15  #: of a life
+FAULTS = 100  #: drawn for a life; messages that are lost, late, doubled or overtaken come on top
+PATIENCE = 400  #: lives that a finding is shrunk by
+TOLD = ("fault", "kill", "cut", "card", "start", "exit", "error", "ledger", "accepted", "drawn", "spent", "defect")
+LONGEST = 30  #: events of a trace
+
+
+class Life(Struct, frozen=True):
+    """One life of a fleet, to be lived again: `--replay` reads this."""
+
+    scenario: Document
+    seed: int
+    intervals: int
+    faults: list[Fault]
+
+
+class Broken(Struct, frozen=True):
+    """A promise that was broken, in the shortest life that breaks it, and the last events before."""
+
+    promise: str
+    text: str
+    life: Life
+    trace: list[Document]
+
+
+class Report(Struct):
+    """What was tried, and what broke."""
+
+    lives: int = 0
+    intervals: int = 0
+    events: int = 0
+    counts: dict[str, int] = {}
+    seconds: float = 0.0
+    broken: list[Broken] = []
+
+    @property
+    def faults(self) -> int:
+        return sum(self.counts.values())
+
+
+def quiet(fleet: Fleet, seed: int) -> dict[tuple[str, str], str]:
+    """What each device leaves of an interval in which nothing goes wrong: {(device, file): digest}.
+
+    A walk at random is another one in each run: of what differs between two quiet intervals nothing is expected.
+    """
+    with place() as folder:
+        simulation = Simulation(fleet, seed, folder)
+        simulation.run(2)
+    runs, found = list(simulation.outcomes().values()), check(simulation.world.history)
+    if len(runs) != 2 or found:
+        wrong = "; ".join(map(str, found)) or f"{len(runs)} outcomes"
+        raise InputError(f"scenario: found {wrong} in two intervals without a fault, expected two answers")
+    return {key: digest for key, digest in runs[0].items() if runs[1].get(key) == digest}
+
+
+def live(fleet: Fleet, life: Life, expected: dict[tuple[str, str], str]) -> tuple[Simulation, list[Finding]]:
+    """One life, and what broke in it."""
+    with place() as folder:
+        simulation = Simulation(fleet, life.seed, folder, life.faults, expected)
+        try:
+            simulation.run(life.intervals)
+        except RuntimeError as error:
+            simulation.world.note("defect", "", trace=str(error))
+    return simulation, check(simulation.world.history)
+
+
+def life_of(scenario: Document, fleet: Fleet, seed: int, intervals: int = INTERVALS, faults: int = FAULTS) -> Life:
+    """The life of a seed: what goes wrong in it is drawn."""
+    last = max(intervals - QUIET, 0) * fleet.every
+    beats = [1.6 + fleet.every * k for k in range(max(intervals - QUIET, 0))]
+    chance = World(seed).chance("faults")
+    return Life(scenario, seed, intervals, drawn(chance, fleet.nodes, 0.0, last, faults, beats))
+
+
+def shrunk(fleet: Fleet, life: Life, promise: str, patience: int = PATIENCE) -> Life:
+    """A life with as few faults as possible that breaks the same promise (A. Zeller, R. Hildebrandt, 2002: ddmin)."""
+    expected = quiet(fleet, life.seed)
+
+    def breaks(faults: Sequence[Fault]) -> bool:
+        nonlocal patience
+        patience -= 1
+        _, found = live(fleet, msgspec.structs.replace(life, faults=list(faults)), expected)
+        return any(finding.promise == promise for finding in found)
+
+    faults, parts = life.faults, 2
+    while len(faults) >= 2 and patience > 0:
+        size = -(-len(faults) // parts)
+        for start in range(0, len(faults), size):
+            fewer = faults[:start] + faults[start + size :]
+            if patience > 0 and breaks(fewer):
+                faults, parts = fewer, max(parts - 1, 2)
+                break
+        else:
+            if size == 1:
+                break
+            parts = min(2 * parts, len(faults))
+    return msgspec.structs.replace(life, faults=faults)
+
+
+def trace(history: list[Document], finding: Finding) -> list[Document]:
+    """The last events that matter before a promise was broken, and that one."""
+    before = [e for e in history[: finding.number] if e["e"] in TOLD]
+    return [*before[-(LONGEST - 1) :], history[finding.number]]
+
+
+def explained(fleet: Fleet, life: Life, finding: Finding) -> Broken:
+    """The finding in its shortest life."""
+    short = shrunk(fleet, life, finding.promise)
+    simulation, found = live(fleet, short, quiet(fleet, short.seed))
+    first = next((one for one in found if one.promise == finding.promise), finding)
+    return Broken(first.promise, str(first), short, trace(simulation.world.history, first))
+
+
+def search(
+    scenario: Document, fleet: Fleet, faults: int, seed: int, *, intervals: int = INTERVALS, jobs: int | None = None
+) -> Report:
+    """Lives until so many faults have happened; it ends with the first promise that was broken."""
+    began, report, jobs = time.perf_counter(), Report(), jobs or os.cpu_count() or 1
+    quiet(fleet, seed)
+    if jobs == 1:
+        while report.faults < faults and not report.broken:
+            _add(report, _tried(scenario, fleet, seed + report.lives, intervals))
+    else:
+        with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
+            next_seed, under_way = seed, set[Future[_Tried]]()
+            while (report.faults < faults and not report.broken) or under_way:
+                while len(under_way) < jobs and report.faults < faults and not report.broken:
+                    under_way.add(pool.submit(_tried, scenario, fleet, next_seed, intervals))
+                    next_seed += 1
+                done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+                for future in done:
+                    _add(report, future.result())
+    report.seconds = time.perf_counter() - began
+    return report
+
+
+class _Tried(Struct):
+    intervals: int
+    events: int
+    counts: dict[str, int]
+    broken: Broken | None
+
+
+def _tried(scenario: Document, fleet: Fleet, seed: int, intervals: int) -> _Tried:
+    life = life_of(scenario, fleet, seed, intervals)
+    simulation, found = live(fleet, life, quiet(fleet, seed))
+    broken = explained(fleet, life, found[0]) if found else None
+    return _Tried(intervals, len(simulation.world.history), simulation.counts, broken)
+
+
+def _add(report: Report, tried: _Tried) -> None:
+    report.lives += 1
+    report.intervals += tried.intervals
+    report.events += tried.events
+    report.counts = dict(sorted((Counter(report.counts) + Counter(tried.counts)).items()))
+    if tried.broken is not None:
+        report.broken.append(tried.broken)
+
+
+@contextmanager
+def place() -> Iterator[Path]:
+    """A folder in memory, if the machine has one."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="hushgrid-", dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)

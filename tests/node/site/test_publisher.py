@@ -182,7 +182,7 @@ def test_a_file_that_cannot_be_written_is_said_once_and_tried_again(tmp_path, mo
     device.path.rmdir()
     device.publisher.turn()
     assert not device.path.exists()  # not at once
-    now = module.time.monotonic()
+    now = system.machine.monotonic()
     monkeypatch.setattr(system.machine, "monotonic", lambda: now + 11)
     device.publisher.turn()
     assert device.document["run"] == "ab"

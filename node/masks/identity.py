@@ -30,6 +30,7 @@ from cryptography.x509.oid import NameOID
 
 from hushgrid.kernels.errors import InputError, Refused, printable
 from hushgrid.kernels.patterns.introductions import Introduction
+from hushgrid.node import system
 from hushgrid.node.schema.sections import AllowMasked, Tls
 
 WORDS = b"hushgrid masked introduction"
@@ -43,7 +44,7 @@ Clock = Callable[[], datetime]
 def now() -> datetime:
     """UTC. By a clock that cannot be read it is before every certificate."""
     try:
-        return datetime.now(UTC)
+        return datetime.fromtimestamp(system.wall(), UTC)
     except (OverflowError, OSError, ValueError):
         return datetime.min.replace(tzinfo=UTC)
 

@@ -9,9 +9,12 @@ A history is a file of JSON lines, in order of time. The promises:
  - once: two messages of one number in one run say the same.
  - marks: a ledger's mark never falls; one that was put back, or another in its place, spends nothing before its owner
    accepts, as long as somebody remembers.
- - budget: no window of running time holds more than its owner allows.
+ - budget: no window of a device's running time holds more than its owner allows, of what its ledger has counted, gaps
+   that were accepted among it; and no window of the world's time holds more of what it really spent, whatever became of
+   its ledgers, as long as the coordinator remembers them. Running time goes on no faster than the world's.
  - record: every interval that began has one line, which says how it ended.
- - answered: once the faults have stopped, an interval is answered by all.
+ - answered: once the faults have stopped, an interval is answered by all; unless one refuses whose window may have no
+   room for a run, or whose owner has ever accepted what others remember, which counts whatever they say.
  - outcome: what a run has left is on the disk, at the latest after the next start.
  - bits: an interval that all have answered leaves the same outcome as in the quiet run.
  - defect: no process ends by an error that it has not foreseen.
@@ -20,6 +23,7 @@ A history is a file of JSON lines, in order of time. The promises:
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
@@ -28,6 +32,8 @@ from typing import Any, NamedTuple
 
 Event = dict[str, Any]
 COORDINATOR = "coordinator"
+GRACE_S = 1000.0  #: within which a device has taken what its owner has written: it may sleep, or be off
+TAKEN = "the budget is epsilon"  #: how it says so
 
 
 class Finding(NamedTuple):
@@ -42,6 +48,45 @@ class Finding(NamedTuple):
         return f"{self.promise}: event {self.number}, {self.who}: {self.text}"
 
 
+class Spent(NamedTuple):
+    """What an answer cost, or what others remember of several."""
+
+    at: float
+    ledger: str
+    no: int
+    epsilon: float  #: of a pure one
+    mu2: float  #: of a Gaussian one
+
+
+def spent(at: float, ledger: str, no: int, kind: str, value: float, mu2: float = 0.0) -> Spent:
+    if kind == "gaussian":
+        return Spent(at, ledger, no, 0.0, value**2)
+    return Spent(at, ledger, no, value, mu2 if kind == "gap" else 0.0)
+
+
+def normal(x: float) -> float:
+    """The distribution function of a standard normal number."""
+    return 0.5 * math.erfc(-x / math.sqrt(2))
+
+
+def within(spends: Iterable[Spent], epsilon: float, delta: float) -> bool:
+    """Whether these keep (epsilon, delta): by the sum of pure ones, or by Gaussian DP, of which a pure one is a part.
+
+    delta(epsilon) of mu is Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2).
+    """
+    spends, room = list(spends), 1 + 1e-9
+    pure, mu2 = sum(s.epsilon for s in spends), sum(s.mu2 for s in spends)
+    if not mu2 and pure <= epsilon * room:
+        return True
+    mu = math.sqrt(mu2 + math.pi / 2 * sum(s.epsilon**2 for s in spends))
+    if not delta or not math.isfinite(mu):
+        return False
+    if epsilon > 700.0:  # e^epsilon would be too large: the first term is an upper bound
+        return normal(-epsilon / mu + mu / 2) <= delta * (1 + 1e-6)
+    spilled = normal(-epsilon / mu + mu / 2) - math.exp(epsilon) * normal(-epsilon / mu - mu / 2)
+    return spilled <= delta * (1 + 1e-6)
+
+
 class _Device:
     """What is known of one device."""
 
@@ -54,14 +99,20 @@ class _Device:
         self.killed = self.cut = False  #: how its process has ended last
         self.foreign = ""  #: its ledger was put back or replaced, and its owner has not accepted that
         self.remembered: dict[str, int] = {}  #: what others knew then
-        self.past: list[tuple[float, float]] = []  #: (running time, epsilon) of its spends
+        self.counted: list[Spent] = []  #: by running time: of the ledger of now, gaps among it
+        self.real: list[Spent] = []  #: by the world's time: of all its ledgers
+        self.limits: list[tuple[float, Event]] = []  #: what its owner allows, and until when the one before may hold
+        self.accepts = False  #: whether its owner has ever accepted anything
+        self.clock: tuple[str, float, float] | None = None  #: (ledger, time, running time) of its last spend
 
 
 def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> list[Finding]:
-    """All that is wrong. budgets: {device: {epsilon, window_s}} of devices with pure budgets."""
+    """All that is wrong. budgets: {device: {epsilon, delta, window_s}}, of a history that does not say them."""
     found: list[Finding] = []
     devices: dict[str, _Device] = defaultdict(_Device)
     forgetful = False  # nobody but a device itself remembers its marks
+    for name, budget in (budgets or {}).items():
+        devices[name].limits.append((0.0, budget))
 
     for number, event in enumerate(events):
         kind, who = event["e"], event["who"]
@@ -79,8 +130,17 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
                 forgetful = True
             else:
                 device.foreign, device.remembered = event["how"], dict(device.heard)
+                known = event.get("known", {})
+                device.real = [s for s in device.real if s.no <= known.get(s.ledger, 0)]
+                device.counted, device.clock = [], None
+        elif kind == "owner":
+            device.limits = [*device.limits[-1:], (event["t"] + GRACE_S, event)]
+        elif kind == "start" or (kind == "log" and TAKEN in event["line"]):
+            device.limits = device.limits[-1:]
         elif kind == "accepted":
-            device.foreign, device.paid, device.drawn = "", 0, set()
+            device.foreign, device.paid, device.drawn, device.accepts = "", 0, set(), True
+            for no, what, value, mu2, ran in event.get("rows", []):
+                device.counted.append(spent(ran, event["id"], no, what, value, mu2))
             device.spent[event["id"]] = max(device.spent[event["id"]], event["no"])
         elif kind == "ledger" and who != COORDINATOR:
             _opened(device, event, wrong)
@@ -95,12 +155,13 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
                 wrong("paid", f"answer {event['no']} follows answer {device.spent[event['id']]}")
             device.spent[event["id"]] = event["no"]
             device.paid += 1
-            if budgets and who in budgets:
-                _within(device, event, budgets[who], wrong)
+            _spends(device, event, wrong)
         elif kind == "send" and "no" in event and event["body"] != "Death" and who != COORDINATOR:
             _sent(device, event, wrong)
         elif kind == "unanswered":
-            wrong("answered", event["text"])
+            refused = [devices[name] for name in event.get("refused", [])]
+            if not refused or not all(_may_refuse(one) for one in refused):
+                wrong("answered", event["text"])
         elif kind == "unrecorded":
             wrong("record", event["text"])
         elif kind == "unpaid":
@@ -119,6 +180,9 @@ def _opened(device: _Device, event: Event, wrong: Any) -> None:
         device.drawn, device.paid = set(), 0
     device.paid += max(no - device.spent[ledger], 0)  # committed as its process died, or paid for what was noted
     device.spent[ledger] = no if not device.foreign else max(no, 0)
+    for number, kind, value, mu2, ran in event.get("rows", []):  # committed as its process died
+        device.counted.append(spent(ran, ledger, number, kind, value, mu2))
+        device.real.append(spent(event["t"], ledger, number, kind, value, mu2))
     device.killed = device.cut = False
 
 
@@ -143,13 +207,43 @@ def _sent(device: _Device, event: Event, wrong: Any) -> None:
             wrong("once", f"message {event['seq']} of run {event['run']} has two contents")
 
 
-def _within(device: _Device, event: Event, budget: Event, wrong: Any) -> None:
-    device.past.append((event["ran"], event["value"]))
-    window = budget.get("window_s")
-    first = event["ran"] - window if window else float("-inf")
-    total = sum(value for ran, value in device.past if ran > first)
-    if total > budget["epsilon"] * (1 + 1e-9):
-        wrong("budget", f"epsilon {total:g} within its window, {budget['epsilon']:g} is allowed")
+def _spends(device: _Device, event: Event, wrong: Any) -> None:
+    """An answer is spent: whether its window holds it."""
+    now, ran = event["t"], event["ran"]
+    one = event.get("id", ""), event["no"], event.get("kind", "laplace"), event["value"]
+    device.counted.append(spent(ran, *one))
+    device.real.append(spent(now, *one))
+    if device.clock and device.clock[0] == one[0] and ran - device.clock[2] > now - device.clock[1] + 1e-3:
+        wrong("budget", f"{ran - device.clock[2]:g} s of running time in {now - device.clock[1]:g} s")
+    device.clock = one[0], now, ran
+    limits = [limit for until, limit in device.limits[:-1] if now <= device.limits[-1][0]]
+    limits += [limit for _, limit in device.limits[-1:]]
+    for what, spends, end in (("running time", device.counted, ran), ("the world's time", device.real, now)):
+        for limit in limits:
+            live = _live(spends, end, limit)
+            if within(live, limit["epsilon"], limit.get("delta") or 0.0):
+                break
+        else:
+            if limits:
+                epsilon, mu2 = sum(s.epsilon for s in live), sum(s.mu2 for s in live)
+                text = f"epsilon {epsilon:g}, mu^2 {mu2:g} within a window of {what}"
+                wrong("budget", f"{text}, epsilon {limits[-1]['epsilon']:g} is allowed")
+
+
+def _live(spends: list[Spent], end: float, limit: Event) -> list[Spent]:
+    first = end - limit["window_s"] if limit.get("window_s") else -math.inf
+    return [s for s in spends if s.at > first]
+
+
+def _may_refuse(device: _Device) -> bool:
+    """Whether its budget may have no room for a run. The running time of now is at least that of its last spend."""
+    if device.accepts or not device.limits:
+        return device.accepts
+    limit = device.limits[-1][1]
+    kind, value, answers = limit["run"]
+    run = [spent(0.0, "", 0, kind, value)] * answers
+    end = max((s.at for s in device.counted), default=0.0)
+    return not within([*_live(device.counted, end, limit), *run], limit["epsilon"], limit["delta"])
 
 
 def main(path: str) -> int:

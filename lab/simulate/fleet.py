@@ -39,6 +39,7 @@ class Fleet(NamedTuple):
     data: dict[str, dict[str, bytes]]
     terms: dict[str, Terms]
     every: float = HOUR_S  #: s between two intervals
+    suspends: bool = True  #: whether a run can be made without some of its members
 
     @property
     def files(self) -> dict[str, dict[str, bytes]]:
@@ -114,9 +115,7 @@ def _loads(setup: ZoneSetup, name: str) -> tuple[Document, dict[str, bytes]]:
     buses, horizon = sorted(setup.plan.problem.zones[name]), setup.plan.problem.horizon
     periods = horizon.periods if horizon else 1
     each = (setup.loads(name) * setup.case.base_mva).reshape(periods, 2, len(buses)).tolist()
-    table = [
-        f"{t},{b},{x!r},{y!r}" for t, (p, q) in enumerate(each, 1) for b, x, y in zip(buses, p, q, strict=True)
-    ]
+    table = [f"{t},{b},{x!r},{y!r}" for t, (p, q) in enumerate(each, 1) for b, x, y in zip(buses, p, q, strict=True)]
     key, header = ("profiles", "period,bus,p_mw,q_mvar") if horizon else ("loads", "bus,p_mw,q_mvar")
     rows = [header, *(row if horizon else row.partition(",")[2] for row in table), ""]
     section: Document = {"case": setup.problem.case, "zone": buses, key: f"{key}.csv"}
@@ -131,14 +130,14 @@ def _rows(setup: Setup, name: str, scenario: Scenario) -> tuple[Document, dict[s
     A, b = setup.device(name).shard
     table = "\n".join(",".join(map(repr, (*row, label))) for row, label in zip(A.tolist(), b.tolist(), strict=True))
     problem = scenario.problem
-    if problem.kind == "least-squares":  # type: ignore[attr-defined]
+    if problem.kind == "least-squares":
         labels: Document = {"low": float(np.floor(b.min())) - 1.0, "high": float(np.ceil(b.max())) + 1.0}
     else:
         labels = {"classes": max(setup.public.classes, 2)}
     node: Document = {"data": "rows.csv", "labels": labels}
     if scenario.privacy is not None and scenario.privacy.adjacency.bounded_change is not None:
-        kind, bound = problem.kind, problem.row_bound  # type: ignore[attr-defined]
-        node["problem"] = {"kind": kind, "scale": problem.scale, "row_bound": bound}  # type: ignore[attr-defined]
+        kind, bound = problem.kind, problem.row_bound
+        node["problem"] = {"kind": kind, "scale": problem.scale, "row_bound": bound}
     return node, {"rows.csv": f"{table}\n".encode()}
 
 

@@ -22,7 +22,7 @@ from hushgrid.lab.simulate.machine import Machine
 from hushgrid.node import status, system, wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime import daemon
-from hushgrid.node.wire import Birth, Mark, Topics
+from hushgrid.node.wire import COORDINATOR, Birth, Mark, Topics
 
 OUTCOMES = (".setpoints.csv", ".npz")  #: ends of names of what a run leaves on a device
 LARGEST = 1 << 24  #: bytes of a message
@@ -44,6 +44,7 @@ class Recorder:
         """`refuses` is called with a device whose ledger is behind what others remember, each time it says so."""
         self.topics, self.note, self.refuses = Topics(fleet), note, refuses
         self.ledgers: dict[str, Ledger] = {}
+        self.rowed: dict[bytes, int] = {}  #: the last spend of each ledger that the history has
 
     def sent(self, machine: Machine | None, who: str, topic: str, payload: bytes, retain: bool) -> None:
         """A message that leaves, with what the ledger of its sender has now. machine: None of a last will."""
@@ -55,6 +56,20 @@ class Recorder:
         self.note("send", who, **facts, **body)
         if body["body"] == "status" and status.decode(payload).refused == "mark":
             self.refuses(who)
+
+    def rows(self, ledger: Ledger) -> list[list[Any]]:
+        """Spends that the history does not have yet: [number, kind, value, mu^2, running time]."""
+        sql = "SELECT no, kind, value, mu2, ran FROM spend WHERE no > ? ORDER BY no"
+        rows = [list(row) for row in ledger.tables.db.execute(sql, (self.rowed.get(ledger.id, 0),))]
+        self.rowed[ledger.id] = max([self.rowed.get(ledger.id, 0), *(row[0] for row in rows)])
+        return rows
+
+    def known(self, name: str) -> dict[str, int]:
+        """What the coordinator remembers of a device's ledgers now; nothing if it does not run."""
+        ledger = self.ledgers.get(COORDINATOR)
+        if ledger is None or (peer := ledger.marks.peers.peers.get(name)) is None:
+            return {}
+        return {mark.ledger.hex()[:8]: mark.no for mark in peer.counted}
 
     def left(self, who: str, path: Path) -> None:
         """A file has got its name: that of what a run has left, perhaps."""
@@ -95,12 +110,14 @@ def recorded(recorder: Recorder) -> Iterator[None]:
         def __init__(self, path: Path, node: str | None, *more: Any, **keys: Any) -> None:
             super().__init__(path, node, *more, **keys)
             recorder.ledgers[self.node] = self
-            recorder.note("ledger", self.node, id=self.id.hex()[:8], no=self.spends.no, behind=self.refusal is not None)
+            facts: Document = {"id": self.id.hex()[:8], "no": self.spends.no, "behind": self.refusal is not None}
+            recorder.note("ledger", self.node, **facts, rows=recorder.rows(self))
 
         def commit(self, run: bytes, *, spends: Any = (), **keys: Any) -> None:
             spends = list(spends)
             first, version = self.spends.no + 1, keys.get("version")
             super().commit(run, spends=spends, **keys)
+            recorder.rowed[self.id] = max(recorder.rowed.get(self.id, 0), self.spends.no)
             for no, spend in enumerate(spends, first):
                 facts: Document = {"kind": spend.kind, "value": spend.value, "honest": spend.honest}
                 facts |= {"ran": self.spends.running, "version": version or self.data_version, "run": run.hex()[:8]}

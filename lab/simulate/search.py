@@ -20,6 +20,8 @@ from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.checker import Finding, check
 from hushgrid.lab.simulate.faults import Fault, drawn
 from hushgrid.lab.simulate.fleet import Fleet
+from hushgrid.lab.simulate.manner import USUAL, Manner, dressed
+from hushgrid.lab.simulate.manner import drawn as drawn_manner
 from hushgrid.lab.simulate.simulation import QUIET, Simulation
 from hushgrid.lab.simulate.world import World
 
@@ -37,6 +39,7 @@ class Life(Struct, frozen=True):
     seed: int
     intervals: int
     faults: list[Fault]
+    manner: Manner = USUAL
 
 
 class Broken(Struct, frozen=True):
@@ -63,13 +66,16 @@ class Report(Struct):
         return sum(self.counts.values())
 
 
-def quiet(fleet: Fleet, seed: int) -> dict[tuple[str, str], str]:
+def quiet(fleet: Fleet, seed: int, manner: Manner = USUAL) -> dict[tuple[str, str], str]:
     """What each device leaves of an interval in which nothing goes wrong: {(device, file): digest}.
 
-    A walk at random is another one in each run: of what differs between two quiet intervals nothing is expected.
+    A walk at random is another one in each run: of what differs between two quiet intervals nothing is expected, and
+    nothing in a manner in which each run begins where the last one has ended, or somebody lies.
     """
+    if not manner.same:
+        return {}
     with place() as folder:
-        simulation = Simulation(fleet, seed, folder)
+        simulation = Simulation(dressed(fleet, manner), seed, folder, fed=manner.fed)
         simulation.run(2)
     runs, found = list(simulation.outcomes().values()), check(simulation.world.history)
     if len(runs) != 2 or found:
@@ -81,7 +87,7 @@ def quiet(fleet: Fleet, seed: int) -> dict[tuple[str, str], str]:
 def live(fleet: Fleet, life: Life, expected: dict[tuple[str, str], str]) -> tuple[Simulation, list[Finding]]:
     """One life, and what broke in it."""
     with place() as folder:
-        simulation = Simulation(fleet, life.seed, folder, life.faults, expected)
+        simulation = Simulation(dressed(fleet, life.manner), life.seed, folder, life.faults, expected, life.manner.fed)
         try:
             simulation.run(life.intervals)
         except RuntimeError as error:
@@ -93,13 +99,15 @@ def life_of(scenario: Document, fleet: Fleet, seed: int, intervals: int = INTERV
     """The life of a seed: what goes wrong in it is drawn."""
     last = max(intervals - QUIET, 0) * fleet.every
     beats = [1.6 + fleet.every * k for k in range(max(intervals - QUIET, 0))]
-    chance = World(seed).chance("faults")
-    return Life(scenario, seed, intervals, drawn(chance, fleet.nodes, 0.0, last, faults, beats))
+    world = World(seed)
+    manner = drawn_manner(world.chance("manner"), fleet)
+    chosen = drawn(world.chance("faults"), fleet.nodes, 0.0, last, faults, beats, manner.without)
+    return Life(scenario, seed, intervals, chosen, manner)
 
 
 def shrunk(fleet: Fleet, life: Life, promise: str, patience: int = PATIENCE) -> Life:
     """A life with as few faults as possible that breaks the same promise (A. Zeller, R. Hildebrandt, 2002: ddmin)."""
-    expected = quiet(fleet, life.seed)
+    expected = quiet(fleet, life.seed, life.manner)
 
     def breaks(faults: Sequence[Fault]) -> bool:
         nonlocal patience
@@ -131,7 +139,7 @@ def trace(history: list[Document], finding: Finding) -> list[Document]:
 def explained(fleet: Fleet, life: Life, finding: Finding) -> Broken:
     """The finding in its shortest life."""
     short = shrunk(fleet, life, finding.promise)
-    simulation, found = live(fleet, short, quiet(fleet, short.seed))
+    simulation, found = live(fleet, short, quiet(fleet, short.seed, short.manner))
     first = next((one for one in found if one.promise == finding.promise), finding)
     return Broken(first.promise, str(first), short, trace(simulation.world.history, first))
 
@@ -168,7 +176,7 @@ class _Tried(Struct):
 
 def _tried(scenario: Document, fleet: Fleet, seed: int, intervals: int) -> _Tried:
     life = life_of(scenario, fleet, seed, intervals)
-    simulation, found = live(fleet, life, quiet(fleet, seed))
+    simulation, found = live(fleet, life, quiet(fleet, seed, life.manner))
     broken = explained(fleet, life, found[0]) if found else None
     return _Tried(intervals, len(simulation.world.history), simulation.counts, broken)
 

@@ -72,7 +72,8 @@ def quiet(fleet: Fleet, seed: int, manner: Manner = USUAL) -> dict[tuple[str, st
     A walk at random is another one in each run: of what differs between two quiet intervals nothing is expected, and
     nothing in a manner in which each run begins where the last one has ended, or somebody lies.
     """
-    if not manner.same:
+    few = any(t.masked and t.masked.contributors < len(fleet.nodes) for t in fleet.terms.values())
+    if few or not manner.same:  # a round of few contributors is asked again of others, if one of them is silent
         return {}
     with place() as folder:
         simulation = Simulation(dressed(fleet, manner), seed, folder, fed=manner.fed)

@@ -284,7 +284,8 @@ class Faults:
     def _forge(self, fault: Fault) -> None:
         """Somebody says in another's name what that one never said."""
         if self.heard:
-            topic, payload, retain = self.heard[int(fault.amount * len(self.heard))]
+            recent = int(fault.amount**4 * len(self.heard))  # most lies are about what goes on
+            topic, payload, retain = self.heard[-1 - recent]
             lie = forged(payload, fault.how, np.random.Generator(np.random.Philox(fault.call)))
             if lie is not None:
                 self.broker.publish("a liar", topic, lie, retain)

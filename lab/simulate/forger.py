@@ -13,7 +13,7 @@ from hushgrid.lab.simulate.recorder import LARGEST
 from hushgrid.node import wire
 from hushgrid.node.wire import Birth, Death, Envelope, Finish, Join, Mark, Plan, Presence, Progress
 
-LIES = ["run", "epoch", "seq", "higher", "lower", "session", "state", "ledger"]
+LIES = ["run", "epoch", "seq", "higher", "lower", "session", "state", "ledger", "value"]
 
 
 def forged(payload: bytes, lie: str, chance: np.random.Generator) -> bytes | None:
@@ -43,6 +43,13 @@ def _enveloped(envelope: Envelope, lie: str, chance: np.random.Generator) -> Env
             if isinstance(body, Join) and body.seen:
                 return replace(envelope, body=replace(body, seen=tuple((k, change(m)) for k, m in body.seen)))
             return None if envelope.mark is None else replace(envelope, mark=change(envelope.mark))
+        case "value" if not isinstance(body, Plan):
+            vectors = {
+                key: value for key in body.__struct_fields__ if isinstance(value := getattr(body, key), np.ndarray)
+            }
+            return (
+                replace(envelope, body=replace(body, **{k: -2.0 * v for k, v in vectors.items()})) if vectors else None
+            )
         case "session" if isinstance(body, Plan):
             return replace(envelope, body=replace(body, members={k: max(s + up, 0) for k, s in body.members.items()}))
         case "state" if isinstance(body, Finish):
@@ -68,7 +75,8 @@ def _present(presence: Presence, lie: str, chance: np.random.Generator) -> Prese
         case Progress() if lie == "run":
             return replace(presence, run=chance.bytes(16))
         case Progress() if lie == "state":
-            return replace(presence, state=("running", "done", "stopped")[int(chance.integers(3))])
+            others = [state for state in ("running", "done", "stopped") if state != presence.state]
+            return replace(presence, state=others[int(chance.integers(2))])
     return None
 
 

@@ -54,8 +54,8 @@ class Recorder:
             facts["unsynced"] = machine.disk.owes("-log")
         body = self._body(topic, payload)
         self.note("send", who, **facts, **body)
-        behind = who in self.ledgers and self.ledgers[who].refusal is not None  # status also names a refusal of before
-        if body["body"] == "status" and behind and status.decode(payload).refused == "mark":
+        refused = machine is not None and body["body"] == "status" and status.decode(payload).refused == "mark"
+        if refused and self.ledgers[who].refusal is not None:  # a status also names a refusal of before
             self.refuses(who)
 
     def rows(self, ledger: Ledger) -> list[list[Any]]:

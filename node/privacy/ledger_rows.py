@@ -131,28 +131,28 @@ class StoredSpend(NamedTuple):
 
 
 class ReadingDays(NamedTuple):
-    """The days of which a data version is the mean, hour by hour: a reading of each has the weight 1/count in it."""
+    """The days of which a data version is the mean, hour by hour: a reading of each has the weight 1/n in it."""
 
     last: int  #: days since 1970
-    count: int
+    n: int
 
     @property
     def dates(self) -> range:
-        return range(self.last - self.count + 1, self.last + 1)
+        return range(self.last - self.n + 1, self.last + 1)
 
     @property
     def scopes(self) -> tuple[str, ...]:
         """The names of the sums of what was answered about each day, at this weight."""
-        return tuple(f"{DAY} {day} of {self.count}" for day in self.dates)
+        return tuple(f"{DAY} {day} of {self.n}" for day in self.dates)
 
     def packed(self) -> str:
         """For the ledger."""
-        return f"{self.last} {self.count}"
+        return f"{self.last} {self.n}"
 
     @staticmethod
     def unpacked(text: str) -> ReadingDays:
-        last, count = text.split()
-        return ReadingDays(int(last), int(count))
+        last, n = text.split()
+        return ReadingDays(int(last), int(n))
 
 
 class Recent(NamedTuple):

@@ -117,13 +117,13 @@ class Renewal:
         cap, about = limit(self.budget.epsilon * room, self.delta), self.ledger.spends.about_days(self.adjacency)
         for day in days.dates:
             spent, then = Charge(), Charge()
-            for count, totals in ({days.count: Totals()} | about.get(day, {})).items():
+            for count, totals in ({days.n: Totals()} | about.get(day, {})).items():
                 charge = charge_of_totals(totals)  # summed before it is divided: n shares are a whole
                 spent = spent.plus(charge.shared(count))
-                then = then.plus((charge.plus(more) if count == days.count else charge).shared(count))
+                then = then.plus((charge.plus(more) if count == days.n else charge).shared(count))
             if not cap.holds(then):
                 words = (
-                    f"spent epsilon {cap.spent(spent):g} on the readings of {date(day)}, asked 1/{days.count} "
+                    f"spent epsilon {cap.spent(spent):g} on the readings of {date(day)}, asked 1/{days.n} "
                     f"of {asked:g} more, budget {self.budget.epsilon:g} a reading ({self.adjacency}, delta "
                     f"{self.delta:g}): fits with later days"
                 )

@@ -217,7 +217,8 @@ def _check_owner(config: DeviceConfig, path: Path) -> None:
 def _check_rule(config: DeviceConfig, rule: str, wrong: Callable[[str, str, str], InputError]) -> None:
     """Raises InputError unless a forecast by a rule has its unit, and public loads for readings that are missing."""
     adjacency = config.budget.adjacency
-    assert isinstance(config.data, ZoneData) and adjacency is not None
+    assert isinstance(config.data, ZoneData)
+    assert adjacency is not None
     if not adjacency.day:
         raise wrong(
             "source.rule", f"found {rule} under {adjacency}", "budget.adjacency {day: {...}} (a day's readings)"

@@ -53,9 +53,9 @@ class Source(Section, frozen=True, kw_only=True):
     #: a program and its words, without a shell, in the folder of this file: what it prints is read before each run
     command: Annotated[list[Word], Meta(min_length=1, max_length=64)] | None = None
     mqtt: MqttSource | None = None  #: topics of a second, local broker
-    #: zones over a horizon: the source has readings of past days, rows of time (UTC), bus, p_mw, q_mvar. What is
-    #: answered about is a forecast that the device makes of them: their mean over the last 7 days, hour by hour, or the
-    #: day before; a reading that is missing counts as that of `data.profiles`, which is public [the source has the loads]
+    #: zones over a horizon: the source has readings of past days, rows of time (UTC), bus, p_mw, q_mvar. Answers are
+    #: about a forecast that the device makes of them: their mean over the last 7 days, hour by hour, or the day before.
+    #: A reading that is missing counts as that of `data.profiles`, which is public [the source has the loads]
     rule: Literal["week-mean", "yesterday"] | None = None
     #: when period 1 of a day begins, UTC [00:00]
     begins: Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]\Z", examples=["05:00"])] | None = None

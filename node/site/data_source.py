@@ -444,7 +444,7 @@ class LiveDataSource(DataSource):
             return
         known = int(np.isfinite(readings.read.reshape(days.n, -1)).any(axis=1).sum())
         if known < days.n:
-            self.log(f"readings of {known} of the {days.n} days to {date(days.last)}: for others public loads count")
+            self.log(f"readings of {known} of the {days.n} days to {date(days.last)}: of others public loads count")
 
     def _noted(self, readings: Readings, now: float) -> Readings:
         """The readings within their retention. Those that were not timed with these times stand in the owner's log."""

@@ -165,8 +165,8 @@ class ReadingsFeed:
     """The forecast of a day, by a rule: the mean of the last n days, hour by hour.
 
     `values["d"]` (n T 2 nb,) p.u.: the readings of each day, the oldest first, as a device's profile has them;
-    `values["day"]` (1,): the last of the days, counted from 1970. A reading that is missing counts as the public load of
-    its period, so that each has the weight 1/n, however many there are.
+    `values["day"]` (1,): the last of the days, counted from 1970. A reading that is missing counts as the public load
+    of its period, so that each has the weight 1/n, however many there are.
     """
 
     most = 1 << 24
@@ -176,7 +176,8 @@ class ReadingsFeed:
     def __init__(self, owner: DeviceFile, path: str) -> None:
         """Builds the zone with its public profile. Raises InputError if the device's file is wrong."""
         self.source = owner.source
-        assert self.source is not None and self.source.rule is not None
+        assert self.source is not None
+        assert self.source.rule is not None
         self.zone = zone_of(owner.node, owner.data, path, owner.budget.adjacency, owner.allow.loads)
         self.days, self.begins = RULES[self.source.rule], self.source.day_begins
         self.zone.days, self.zone.begins = self.days, self.begins

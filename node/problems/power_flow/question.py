@@ -13,8 +13,8 @@ One entry moves y_i by at most beta (relative: 1), and T by no more. Of a pair q
 Over a horizon of H periods of h hours, d is (H 2 nb,), and the unit of an entry is 1/(h base) p.u., so that y is in MWh
 and MVArh: a customer's whole day of E MWh moves y by at most E (1 + tan phi) in all, and the sums of the periods by no
 more. The scale of the noise does not grow with H.
-If d is the mean of n days, hour by hour, one of their readings moves the answer by an n-th of that. What rounding adds is
-counted n times, so that a reading moves an answer on the grid by at most an n-th of the sensitivity too.
+If d is the mean of n days, hour by hour, one of their readings moves the answer by an n-th of that. What rounding adds
+is counted n times, so that a reading moves an answer on the grid by at most an n-th of the sensitivity too.
 Made to agree (`kernels/privacy/totals.py`) and put together, the noisy answer is d~: post-processing.
 """
 

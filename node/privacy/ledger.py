@@ -274,7 +274,7 @@ class Ledger:
         return None if declared is None else max(self.spends.running - declared, 0.0)
 
     def new_data(self, days: ReadingDays | None = None) -> int:
-        """The owner's word that the data are new. Returns their version. `days`: whose readings they are the mean of."""
+        """The owner's word that the data are new. Returns their version. `days`: of which they are the mean."""
         with self.tables.transaction():
             version = self.spends.new_version(days)
         self.spends.begin_version(version)

@@ -241,7 +241,8 @@ class ReadingsFeed:
         last = int(np.isfinite(d[-1]).sum())
         if last < d[-1].size:
             wrong = wrong or f"{place}: found {last} values of {date(first + self.days - 1)}, expected {d[-1].size}"
-        return Part({**values, "d": np.clip(d, self.low, self.high).ravel()}, NO_PLACES, wrong=wrong)
+        each = np.clip(d.reshape(-1, self.low.size), self.low, self.high)
+        return Part({**values, "d": each.ravel()}, NO_PLACES, wrong=wrong)
 
     def merged(self, before: Readings | None, values: Values, read: Times, until: Times) -> Readings:
         """What was read before of the same days stays. Days never go back: a clock that does is told by its owner."""

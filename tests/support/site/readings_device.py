@@ -92,7 +92,7 @@ class ReadingsDevice(SourceDevice):
         check = BudgetCheck(
             "z1", self.ledger, run, plan.algorithm, plan.terms, self.config.budget, self.config.allow, simulated=False
         )
-        machine, gate = device.machine(plan, run, self.ledger, noise(), check)
+        _, gate = device.machine(plan, run, self.ledger, noise(), check)
         check.admit(0 if gate.knows() else plan.terms.answers)
         self.ledger.join(run, b"plan")
         gate.version = check.version

@@ -33,13 +33,13 @@ ZONE = {"case": "case5", "zone": list(BUSES)}
 WEEK = days_of(FIRST, 7)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def quickly(monkeypatch):
     at_once(monkeypatch)
 
 
 @pytest.fixture
-def device(tmp_path, monkeypatch):
+def device(tmp_path, monkeypatch, quickly):
     """After a week of readings."""
     made = ReadingsDevice(tmp_path / "z1", monkeypatch)
     made.write(WEEK)
@@ -65,7 +65,7 @@ def test_the_forecast_is_the_mean_of_the_same_hour_of_the_last_seven_days(device
     assert np.abs(device.holds - mean(later)).max() < 1e-15
 
 
-def test_yesterday_is_a_rule_too(tmp_path, monkeypatch):
+def test_yesterday_is_a_rule_too(tmp_path, monkeypatch, quickly):
     device = ReadingsDevice(tmp_path / "z1", monkeypatch, {"rule": "yesterday"})
     device.write(WEEK)
     device.today(FIRST + 7)
@@ -104,7 +104,7 @@ def test_over_ten_days_a_reading_costs_no_more_than_one_answer_and_the_owner_is_
     }
 
 
-def test_one_answer_a_week_costs_a_reading_a_seventh(tmp_path, monkeypatch):
+def test_one_answer_a_week_costs_a_reading_a_seventh(tmp_path, monkeypatch, quickly):
     budget = {"epsilon": 1.0, "window": "167h", "adjacency": DAY}
     device = ReadingsDevice(tmp_path / "z1", monkeypatch, budget=budget, fresh=1)
     device.today(FIRST + 7)
@@ -140,7 +140,9 @@ def test_what_is_missing_counts_as_the_public_load_with_the_weight_of_a_reading(
     assert "again, expected each once" in device.said[-1]
 
 
-def test_fewer_than_seven_days_are_filled_with_the_public_day_and_no_reading_weighs_more(tmp_path, monkeypatch):
+def test_fewer_than_seven_days_are_filled_with_the_public_day_and_no_reading_weighs_more(
+    tmp_path, monkeypatch, quickly
+):
     device = ReadingsDevice(tmp_path / "z1", monkeypatch)
     device.today(FIRST + 1)
     device.write({FIRST: WEEK[FIRST]})
@@ -299,7 +301,7 @@ def test_check_says_what_a_reading_costs(device):
     assert "a window hides the readings of one day" in words
 
 
-def test_readings_that_end_at_another_hour_are_of_the_day_that_begins_then(tmp_path, monkeypatch):
+def test_readings_that_end_at_another_hour_are_of_the_day_that_begins_then(tmp_path, monkeypatch, quickly):
     device = ReadingsDevice(tmp_path / "z1", monkeypatch, {"begins": "05:00"})
     device.write(WEEK, begins=5)
     device.today(FIRST + 7, hour=6)

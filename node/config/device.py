@@ -50,7 +50,7 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     #: of a data problem; required under bounded-change: a plan that differs, or asks for anything else, is refused
     problem: DeclaredProblem | None = None
     budget: Budget  #: over the life of the ledger, or in any window, whatever a coordinator asks
-    #: required of a `source` beside `budget.window`, and less than that:
+    #: required of a `source` without a rule beside `budget.window`, and less than that:
     #: no reading counts in an answer so long after it was read first, in running time;
     #: then a load is the one that `data.loads` names, a row the zero row. Of a file without a source,
     #: where nothing expires, from data of how long each answer is computed.

@@ -13,7 +13,7 @@ from hushgrid.node.privacy.ledger_rows import ReadingDays, Spend
 from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.problems.power_flow.gate import lattice_of
 from hushgrid.node.problems.power_flow.question import LoadQuestion
-from tests.node.privacy.test_day_unit import BASE, Loads, asked, shapes
+from tests.support.devices.day_unit import BASE, Loads, asked, shapes
 from tests.support.devices.ledgers import copied, reopened
 
 ADJACENCY, EPSILON, MU, RUN = "day-change:0.02:0.97", 0.83, 0.4, b"r" * 16

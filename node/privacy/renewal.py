@@ -114,10 +114,10 @@ class Renewal:
         days = self.ledger.spends.days(self.version)
         if days is None:
             return None
-        cap, about = limit(self.budget.epsilon * room, self.delta), self.ledger.spends.about_days(self.adjacency)
-        for day in days.dates:
+        cap, spends = limit(self.budget.epsilon * room, self.delta), self.ledger.spends
+        for day, about in spends.about_days(self.adjacency, days.dates).items():
             spent, then = Charge(), Charge()
-            for count, totals in ({days.n: Totals()} | about.get(day, {})).items():
+            for count, totals in ({days.n: Totals()} | about).items():
                 charge = charge_of_totals(totals)  # summed before it is divided: n shares are a whole
                 spent = spent.plus(charge.shared(count))
                 then = then.plus((charge.plus(more) if count == days.n else charge).shared(count))

@@ -268,14 +268,16 @@ class SpendTable:
                 totals.include(counted.totals, steps(stored, adjacency) if stored else 1)
         return totals
 
-    def about_days(self, adjacency: str) -> dict[int, dict[int, Totals]]:
-        """What was answered about each day, by the number n of days that the answer was a mean of, at the unit of
-        `adjacency`. Such an answer moves by an n-th of what a reading does. Accepted gaps may have been about any day.
+    def about_days(self, adjacency: str, days: Iterable[int] = ()) -> dict[int, dict[int, Totals]]:
+        """What was answered about each day [that has entered an answer], by the number n of days that the answer was a
+        mean of, at the unit of `adjacency`. It moves by an n-th of what a reading does. Gaps may be about any day.
         """
-        about: dict[int, dict[int, Totals]] = {}
+        about: dict[int, dict[int, Totals]] = {day: {} for day in days}
+        some = bool(about)
         for (scope,) in self.tables.ask("SELECT DISTINCT scope FROM total WHERE scope LIKE ?", (f"{DAY} %",)):
             _, day, _, count = scope.split()
-            about.setdefault(int(day), {})[int(count)] = self._in_unit(self.sums(scope), adjacency)
+            if not some or int(day) in about:
+                about.setdefault(int(day), {})[int(count)] = self._in_unit(self.sums(scope), adjacency)
         if gaps := self.sums(ALL).get(""):
             for each in about.values():
                 each.setdefault(1, Totals()).include(gaps.totals)

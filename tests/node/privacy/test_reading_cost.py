@@ -112,12 +112,25 @@ def test_the_sum_is_that_of_the_answers_that_were_made_whatever_the_rule_foresee
     assert costs[94].epsilon == pytest.approx(EPSILON * 2 / 7, abs=1e-12)
 
 
-def test_answers_about_other_data_stand_beside_and_a_gap_counts_in_full(ledger):
+def test_answers_about_other_data_stand_beside(ledger):
     answered(ledger, 100, 0)
     answered(ledger, 100)
     assert ledger.spends.undated(ADJACENCY).epsilon == pytest.approx(EPSILON, abs=1e-12)
     assert ledger.spends.readings(ADJACENCY)[100].epsilon == pytest.approx(EPSILON / 7, abs=1e-12)
-    assert "day 100 of 7" not in [scope for scope, _ in ledger.spends.after([], None, ledger.data_version)[0]]
+
+
+def test_what_an_old_copy_has_lost_counts_in_full_for_every_day(tmp_path):
+    mark = tmp_path / "mark"
+    with closing(Ledger(tmp_path / "n0.ledger", "n0", mark)) as ledger:
+        ledger.join(RUN, b"plan")
+        answered(ledger, 100)
+        old = copied(ledger, tmp_path / "old", log=True)
+        answered(ledger, 101)
+    with closing(Ledger(old, "n0", mark)) as restored:
+        restored.accept()
+        about = restored.spends.about_days(ADJACENCY, (100, 150))
+        assert about[150][1].epsilon == pytest.approx(EPSILON, abs=1e-12)
+        assert restored.spends.readings(ADJACENCY)[100].epsilon == pytest.approx(EPSILON * 8 / 7, abs=1e-12)
 
 
 def test_a_share_of_a_sum_is_rounded_once_so_that_seven_sevenths_are_a_whole(ledger):

@@ -71,11 +71,11 @@ def test_a_day_is_planned_from_readings_and_a_device_that_is_killed_answers_once
             each.start()
         centre = Daemon(tmp_path / "coordinator.log", coordinator(tmp_path / "centre", mosquitto.url), {})
         stack.callback(centre.kill)
-        centre.wait_for("interval 1 ")
+        centre.wait_for("interval 1: answer")
         zones["z1"].daemon.kill()
         zones["z1"].start()
         centre.child.send_signal(signal.SIGUSR1)
-        centre.wait_for("interval 2 ")
+        centre.wait_for("interval 2: answer")
         for each in (centre, *(each.daemon for each in zones.values())):
             assert each.end() == 0
         for each in zones.values():

@@ -196,6 +196,8 @@ def _check_owner(config: DeviceConfig, path: Path) -> None:
             raise wrong("retention", f"found {config.retention}", expected)
     if not records:
         rule = config.source.rule if config.source else None
+        if isinstance(config.data, ZoneData) and config.data.hours and not config.data.profiles:
+            raise wrong("data.hours", f"found {config.data.hours:g}", "data.profiles beside it")
         if rule:
             _check_rule(config, rule, wrong)
         elif isinstance(config.data, ZoneData) and config.data.profiles and (config.data.loads or config.source):

@@ -247,6 +247,7 @@ class Zone:
     until: Vector | None = None  #: (2 nb,) running time, s, until which each load counts; None: for ever
     typical: Vector | None = None  #: (2 nb,) p.u.: the public load that counts then
     days: int = 0  #: of readings, of which its loads are the mean; 0: they are what its file or source has
+    hours: float = inf  #: that a period of its owner's profiles lasts
     begins: float = 0.0  #: s after midnight UTC at which such a day begins
 
     def __init__(
@@ -341,6 +342,11 @@ class Zone:
         if t is not None and horizon is not None and not t.day:
             raise Refused(
                 f"{self.name}: found another change than a day in a plan with a horizon, expected {{day: ...}}"
+            )
+        if horizon is not None and horizon.hours > self.hours * (1 + 1e-9):  # an energy would pass for a smaller one
+            raise InputError(
+                f"{self.name}: found periods of {horizon.hours:g} h in the plan, expected at most {self.hours:g} "
+                "(data.hours)"
             )
         if self.days and horizon is not None:
             self._check_hours(horizon)

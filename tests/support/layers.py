@@ -128,7 +128,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         "",
     ),
     "lab": (
-        *("", "rollout/compiled", "rollout", "inversion", "attacks", "comparison", "sweep", "planning", "audit"),
+        *("", "rollout/compiled", "rollout", "inversion", "attacks", "comparison", "sweep", "planning", "audit", "simulate"),
         *("benchmarks/common", "benchmarks"),
         *("studies/common", "studies/baselines", "studies/problems", "studies/papers", "studies"),
     ),

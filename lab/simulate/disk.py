@@ -58,7 +58,7 @@ class Disk:
         self.renamed: list[Named] = []
         self._aside = root.with_name(root.name + ".aside")  #: what a power cut may bring back
         self._kept = 0
-        self.lives = 0  #: processes that have died
+        self.lives = 0  #: processes that have ended
         root.mkdir(parents=True)
         self._aside.mkdir()
 
@@ -193,7 +193,6 @@ class Disk:
 
         def restore() -> None:
             self.let_go()
-            self.lives += 1
             for folder, image in images.items():
                 shutil.rmtree(folder, ignore_errors=True)
                 if image.exists():
@@ -210,6 +209,7 @@ class Disk:
         for file in list(self.files):
             self.close(file)
         self.connections = []
+        self.lives += 1
 
     # --- inside ---
 

@@ -8,10 +8,11 @@ A history is a file of JSON lines, in order of time. The promises:
  - paid: an answer that was drawn is in the ledger before the process that starts again sends anything.
  - once: two messages of one number in one run say the same.
  - marks: a ledger's mark never falls; one that was put back, or another in its place, spends nothing before its owner
-   accepts, as long as somebody remembers.
+   accepts, as long as somebody remembers; and no other ledger refuses.
  - budget: no window of running time holds more than its owner allows.
  - record: every interval that began has one line, which says how it ended.
- - answered: once the faults have stopped, an interval is answered by all.
+ - answered: an interval is answered by all, once the faults have stopped, and while all that happens is that few
+   messages are lost, doubled or overtaken.
  - outcome: what a run has left is on the disk, at the latest after the next start.
  - bits: an interval that all have answered leaves the same outcome as in the quiet run.
  - defect: no process ends by an error that it has not foreseen.
@@ -28,6 +29,8 @@ from typing import Any, NamedTuple
 
 Event = dict[str, Any]
 COORDINATOR = "coordinator"
+OVERCOME_S = 120.0  #: after a fault is over all are there again
+FEW = 0.1  #: the share of messages whose loss delays a run, and ends none
 
 
 class Finding(NamedTuple):
@@ -54,6 +57,9 @@ class _Device:
         self.killed = self.cut = False  #: how its process has ended last
         self.foreign = ""  #: its ledger was put back or replaced, and its owner has not accepted that
         self.remembered: dict[str, int] = {}  #: what others knew then
+        self.mark: list[Any] | None = None  #: what its mark file said then: [ledger, number]
+        self.ended: set[str] = set()  #: runs that are done
+        self.outcomes: set[str] = set()  #: runs whose outcome is on the disk
         self.past: list[tuple[float, float]] = []  #: (running time, epsilon) of its spends
 
 
@@ -61,8 +67,10 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
     """All that is wrong. budgets: {device: {epsilon, window_s}} of devices with pure budgets."""
     found: list[Finding] = []
     devices: dict[str, _Device] = defaultdict(_Device)
+    calm = _Calm()
     forgetful = False  # nobody but a device itself remembers its marks
 
+    number = 0
     for number, event in enumerate(events):
         kind, who = event["e"], event["who"]
         device = devices[who]
@@ -70,6 +78,8 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
         def wrong(promise: str, text: str) -> None:
             found.append(Finding(promise, number, who, text))  # noqa: B023
 
+        if (text := calm.sees(event)) and not budgets:
+            wrong("answered", text)
         if kind == "defect":
             wrong("defect", event["trace"].strip().splitlines()[-1])
         elif kind in ("kill", "cut"):
@@ -79,6 +89,13 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
                 forgetful = True
             else:
                 device.foreign, device.remembered = event["how"], dict(device.heard)
+                device.mark, device.ended = event.get("mark"), set()
+        elif kind == "refuses" and not device.foreign:
+            wrong("marks", "its ledger refuses to spend, and nobody has put it back or replaced it")
+        elif kind == "ended":
+            device.ended.add(event["run"])
+        elif kind == "outcome":
+            device.outcomes.add(event["run"])
         elif kind == "accepted":
             device.foreign, device.paid, device.drawn = "", 0, set()
             device.spent[event["id"]] = max(device.spent[event["id"]], event["no"])
@@ -87,7 +104,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
         elif kind == "drawn":
             device.drawn.add(event["digest"])
         elif kind == "spent":
-            if device.foreign and not forgetful and any(device.remembered.values()):
+            if device.foreign and (_remembered(device, event) or not forgetful and any(device.remembered.values())):
                 wrong(
                     "marks", f"a ledger that was {device.foreign} spends answer {event['no']} before its owner accepts"
                 )
@@ -107,7 +124,53 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             wrong("outcome", event["text"])
         elif kind == "other bits":
             wrong("bits", event["text"])
+    for who, device in devices.items():
+        if runs := device.ended - device.outcomes:
+            text = f"run {min(runs)} is done, and has left nothing"
+            found.append(Finding("outcome", number, who, text))
     return found
+
+
+class _Calm:
+    """Knows while nothing goes wrong but that few messages are lost, doubled or overtaken."""
+
+    def __init__(self) -> None:
+        self.until = 0.0  #: when what has gone wrong is over, and overcome, s
+        self.began: float | None = None  #: when the interval of now began
+        self.waits: set[str] = set()  #: devices whose owner has something to accept
+
+    def sees(self, event: Event) -> str:
+        """What is wrong with the end of an interval in a calm; "" if nothing is."""
+        kind, now = event["e"], event["t"]
+        if kind == "fault" and not _gentle(event):
+            self.until = max(self.until, now + event.get("seconds", 0.0) + OVERCOME_S)
+        elif kind in ("kill", "cut", "start", "exit", "error"):
+            self.until = max(self.until, now + OVERCOME_S)
+        elif kind == "card":
+            self.waits.add(event["who"])
+        elif kind == "accepted":
+            self.waits.discard(event["who"])
+            self.until = max(self.until, now + OVERCOME_S)
+        elif kind == "begins":
+            self.began = now
+        elif kind == "ends":
+            began, self.began = self.began, None
+            calm = began is not None and self.until < began and not self.waits
+            if calm and (event["outcome"] != "answer" or event["absent"]):
+                return f"interval {event['interval']} is {event['outcome']} ({event['cause']}), and all were there"
+        return ""
+
+
+def _gentle(event: Event) -> bool:
+    """Whether a fault harms no interval."""
+    few = event["how"] in ("double", "overtake") or (event["how"] == "loss" and event.get("amount", 1.0) <= FEW)
+    return event["fault"] == "weather" and few
+
+
+def _remembered(device: _Device, event: Event) -> bool:
+    """Whether its mark file said, when its ledger was put back or replaced, that another has spent this answer."""
+    ledger, no = device.mark or ("", 0)
+    return bool(no) and (event["id"] != ledger or event["no"] <= no)
 
 
 def _opened(device: _Device, event: Event, wrong: Any) -> None:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from hushgrid.lab.simulate.machine import Machine
 from hushgrid.lab.simulate.network import Broker, Weather
+from hushgrid.node.privacy.marks import MarkFile, NoMark
 from hushgrid.node.wire import COORDINATOR
 
 CALLS = 80  #: system calls within which a process dies that is to be killed at one
@@ -105,7 +106,8 @@ class Faults:
     def happens(self, fault: Fault) -> None:
         """It happens now."""
         self.counts[fault.kind] = self.counts.get(fault.kind, 0) + 1
-        self.world.note("fault", fault.who[0] if len(fault.who) == 1 else "", fault=fault.kind, how=fault.how)
+        who, more = fault.who[0] if len(fault.who) == 1 else "", {"seconds": fault.seconds, "amount": fault.amount}
+        self.world.note("fault", who, fault=fault.kind, how=fault.how, **more)
         getattr(self, f"_{fault.kind}")(fault)
 
     def still(self) -> None:
@@ -192,15 +194,17 @@ class Faults:
         machine = self.machines[fault.who[0]]
         copies = machine.disk.root.with_name(f"{machine.name}.copy")
         state = machine.disk.root / "state"
-        if fault.how == "put back" and not copies.exists():  # the copy is made now, and put back another time
-            if state.exists() and not machine.process.alive:
-                shutil.copytree(state, copies, ignore=shutil.ignore_patterns("*-shm"))
-            return
         machine.cut(None)
-        machine.disk.emptied(keep=("mark",) if self.world.chance(f"card {fault.at}").random() < 0.5 else ())
+        if fault.how == "put back" and not copies.exists():  # the copy is made now, and put back another time
+            if state.exists():
+                shutil.copytree(state, copies, ignore=shutil.ignore_patterns("*-shm"))
+            machine.boot()
+            return
+        kept = self.world.chance(f"card {fault.at}").random() < 0.5
+        machine.disk.emptied(keep=("mark",) if kept else ())
         if fault.how == "put back":
             shutil.copytree(copies, state)
-        self.world.note("card", machine.name, how=fault.how)
+        self.world.note("card", machine.name, how=fault.how, mark=_mark(machine))
         machine.boot()
 
     def _replay(self, fault: Fault) -> None:
@@ -208,3 +212,12 @@ class Faults:
         if self.heard:
             topic, payload = self.heard[int(fault.amount * len(self.heard))]
             self.broker.publish("somebody", topic, payload, False)
+
+
+def _mark(machine: Machine) -> list[object] | None:
+    """What the mark file of a machine says, as a history has marks."""
+    try:
+        mark = MarkFile(machine.disk.root / "mark" / f"{machine.name}.mark", sync=False).read()
+    except NoMark:
+        return None
+    return None if mark is None else [mark.ledger.hex()[:8], mark.no]

@@ -38,6 +38,14 @@ def digest(blob: bytes) -> str:
     return hashlib.sha256(blob).hexdigest()[:16]
 
 
+def _content(path: Path) -> bytes:
+    """What a run has left, but for a walk's token: a device keeps that where it still has a copy."""
+    if path.suffix != ".npz":
+        return path.read_bytes()
+    with np.load(path, allow_pickle=False) as file:
+        return b"".join(name.encode() + file[name].tobytes() for name in file.files if not name.startswith("token_"))
+
+
 def _mark(mark: Mark | None) -> list[Any] | None:
     return None if mark is None else [mark.ledger.hex()[:8], mark.no]
 
@@ -45,15 +53,17 @@ def _mark(mark: Mark | None) -> list[Any] | None:
 class Recorder:
     """Of one simulation. `ledgers`: the open ones, by machine."""
 
-    def __init__(self, fleet: str, note: Note, refuses: Callable[[str], None]) -> None:
+    def __init__(self, fleet: str, place: Path, note: Note, refuses: Callable[[str], None]) -> None:
         """`refuses` is called with a device whose ledger is behind what others remember, each time it says so."""
+        self.place = str(place).encode()
         self.topics, self.note, self.refuses = Topics(fleet), note, refuses
         self.ledgers: dict[str, Ledger] = {}
         self.runs: dict[str, bytes] = {}  #: whose outcome is written now, by machine
 
     def sent(self, machine: Machine | None, who: str, topic: str, payload: bytes, retain: bool) -> None:
         """A message that leaves, with what the ledger of its sender has now. machine: None of a last will."""
-        facts: Document = {"topic": topic, "size": len(payload), "retain": retain, "digest": digest(payload)}
+        blob = payload.replace(self.place, b"")  # a line about a file says where this life has its folder
+        facts: Document = {"topic": topic, "size": len(blob), "retain": retain, "digest": digest(blob)}
         if machine is not None and (ledger := self.ledgers.get(who)) is not None:
             facts["no"] = ledger.spends.no
             facts["unsynced"] = machine.disk.owes("-log")
@@ -66,7 +76,7 @@ class Recorder:
     def left(self, who: str, path: Path) -> None:
         """A file has got its name: that of what a run has left, perhaps."""
         if path.name.endswith(OUTCOMES) and (run := self.runs.get(who)) is not None:
-            self.note("outcome", who, run=run.hex()[:8], file=path.name, digest=digest(path.read_bytes()))
+            self.note("outcome", who, run=run.hex()[:8], file=path.name, digest=digest(_content(path)))
 
     def _body(self, topic: str, payload: bytes) -> Document:
         try:

@@ -47,7 +47,7 @@ class Simulation:
         self.fleet, self.world, self.place = fleet, World(seed), place
         self.broker = Broker(self.world, self._heard)
         self.machines: dict[str, Machine] = {}
-        self.recorder = Recorder(FLEET, self.world.note, self._refuses)
+        self.recorder = Recorder(FLEET, place, self.world.note, self._refuses)
         for name, files in fleet.files.items():
             root = place / name
             machine = Machine(self.world, name, root, partial(self._main, name, root))

@@ -90,8 +90,6 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             else:
                 device.foreign, device.remembered = event["how"], dict(device.heard)
                 device.mark, device.ended = event.get("mark"), set()
-        elif kind == "refuses" and not device.foreign:
-            wrong("marks", "its ledger refuses to spend, and nobody has put it back or replaced it")
         elif kind == "ended":
             device.ended.add(event["run"])
         elif kind == "outcome":
@@ -138,14 +136,16 @@ class _Calm:
         self.until = 0.0  #: when what has gone wrong is over, and overcome, s
         self.began: float | None = None  #: when the interval of now began
         self.waits: set[str] = set()  #: devices whose owner has something to accept
+        self.down: set[str] = set()  #: machines whose process has ended
 
     def sees(self, event: Event) -> str:
         """What is wrong with the end of an interval in a calm; "" if nothing is."""
         kind, now = event["e"], event["t"]
         if kind == "fault" and not _gentle(event):
             self.until = max(self.until, now + event.get("seconds", 0.0) + OVERCOME_S)
-        elif kind in ("kill", "cut", "start", "exit", "error"):
+        elif kind in ("kill", "cut", "start", "exit"):
             self.until = max(self.until, now + OVERCOME_S)
+            self.down = self.down - {event["who"]} if kind == "start" else self.down | {event["who"]}
         elif kind == "card":
             self.waits.add(event["who"])
         elif kind == "accepted":
@@ -155,7 +155,7 @@ class _Calm:
             self.began = now
         elif kind == "ends":
             began, self.began = self.began, None
-            calm = began is not None and self.until < began and not self.waits
+            calm = began is not None and self.until < began and not self.waits | self.down
             if calm and (event["outcome"] != "answer" or event["absent"]):
                 return f"interval {event['interval']} is {event['outcome']} ({event['cause']}), and all were there"
         return ""
@@ -176,6 +176,8 @@ def _remembered(device: _Device, event: Event) -> bool:
 def _opened(device: _Device, event: Event, wrong: Any) -> None:
     """A process has opened its ledger."""
     ledger, no = event["id"], event["no"]
+    if not device.foreign and event["behind"]:
+        wrong("marks", "the ledger refuses to spend, and nobody has put it back or replaced it")
     if not device.foreign and no < device.heard[ledger]:
         wrong("marks", f"the ledger begins at {no}, and {device.heard[ledger]} was heard of it")
     if device.foreign or device.cut:  # a power cut may take the note of what is drawn

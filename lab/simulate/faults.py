@@ -83,7 +83,7 @@ def _one(chance: np.random.Generator, kind: str, at: float, everybody: Sequence[
 #: How often each kind is drawn.
 SHARES = {
     "weather": 8.0, "parted": 4.0, "broker": 3.0, "kill": 8.0, "cut": 4.0, "disk": 3.0, "clock": 2.0, "sleep": 2.0,
-    "card": 0.4, "signal": 2.0, "replay": 6.0,
+    "card": 1.5, "signal": 2.0, "replay": 6.0,
 }  # fmt: skip
 WEATHERS = ["loss", "double", "overtake", "late", "all"]
 
@@ -185,9 +185,16 @@ class Faults:
         machine = self.machines[fault.who[0]]
         if fault.how == "restart":
             machine.signal("stop")
-            self.world.at(self.world.now + 1.0, machine.again)
+            self.world.at(self.world.now + 1.0, partial(self._again, machine))
         else:
             machine.signal(fault.how)
+
+    def _again(self, machine: Machine) -> None:
+        """Its service is started once it has ended: it may sleep."""
+        if machine.process.alive:
+            self.world.at(self.world.now + 1.0, partial(self._again, machine))
+        else:
+            machine.again()
 
     def _card(self, fault: Fault) -> None:
         """Its card is replaced, or a copy of an earlier one is put back."""

@@ -69,8 +69,8 @@ class Recorder:
             facts["unsynced"] = machine.disk.owes("-log")
         body = self._body(topic, payload)
         self.note("send", who, **facts, **body)
-        if body["body"] == "status" and status.decode(payload).refused == "mark":
-            self.note("refuses", who)
+        refuses = body["body"] == "status" and status.decode(payload).refused == "mark"  # or has refused last
+        if refuses and (ledger := self.ledgers.get(who)) is not None and ledger.refusal is not None:
             self.refuses(who)
 
     def left(self, who: str, path: Path) -> None:

@@ -42,7 +42,9 @@ def birth_forgets() -> AbstractContextManager[Any]:
     def mutated(self: Coordinator, member: str, presence: Any) -> Any:
         phase, out = self.phase, on_presence(self, member, presence)
         if isinstance(presence, wire.Birth) and phase in ("running", "finishing"):
-            self.membership.marks._set(member, peer(presence.mark))
+            known = self.membership.marks.peers.get(member)
+            if known and known.ledger != presence.mark.ledger:
+                self.membership.marks._set(member, peer(presence.mark))
         return out
 
     return patch.object(Coordinator, "_on_presence", mutated)

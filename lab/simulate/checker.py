@@ -8,13 +8,14 @@ A history is a file of JSON lines, in order of time. The promises:
  - paid: an answer that was drawn is in the ledger before the process that starts again sends anything.
  - once: two messages of one number in one run say the same.
  - marks: a ledger's mark never falls; one that was put back, or another in its place, spends nothing before its owner
-   accepts, as long as somebody remembers.
+   accepts, as long as somebody remembers; and no other ledger refuses, unless somebody has lied.
  - budget: no window of a device's running time holds more than its owner allows, of what its ledger has counted, gaps
    that were accepted among it; and no window of the world's time holds more of what it really spent, whatever became of
    its ledgers, as long as the coordinator remembers them. Running time goes on no faster than the world's.
  - record: every interval that began has one line, which says how it ended.
- - answered: once the faults have stopped, an interval is answered by all; unless one refuses whose window may have no
-   room for a run, or whose owner has ever accepted what others remember, which counts whatever they say.
+ - answered: an interval is answered by all, once the faults have stopped, and while all that happens is that few
+   messages are lost, doubled or overtaken; unless one refuses whose window may have no room for a run, or whose owner
+   has ever accepted what others remember, which counts whatever they say.
  - outcome: what a run has left is on the disk, at the latest after the next start.
  - bits: an interval that all have answered leaves the same outcome as in the quiet run.
  - defect: no process ends by an error that it has not foreseen.
@@ -34,6 +35,8 @@ Event = dict[str, Any]
 COORDINATOR = "coordinator"
 GRACE_S = 1000.0  #: within which a device has taken what its owner has written: it may sleep, or be off
 TAKEN = "the budget is epsilon"  #: how it says so
+OVERCOME_S = 120.0  #: after a fault is over all are there again
+FEW = 0.1  #: the share of messages whose loss delays a run, and ends none
 
 
 class Finding(NamedTuple):
@@ -104,16 +107,22 @@ class _Device:
         self.limits: list[tuple[float, Event]] = []  #: what its owner allows, and until when the one before may hold
         self.accepts = False  #: whether its owner has ever accepted anything
         self.clock: tuple[str, float, float] | None = None  #: (ledger, time, running time) of its last spend
+        self.mark: list[Any] | None = None  #: what its mark file said then: [ledger, number]
+        self.ended: set[str] = set()  #: runs that are done
+        self.outcomes: set[str] = set()  #: runs whose outcome is on the disk
 
 
 def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> list[Finding]:
     """All that is wrong. budgets: {device: {epsilon, delta, window_s}}, of a history that does not say them."""
     found: list[Finding] = []
     devices: dict[str, _Device] = defaultdict(_Device)
+    calm = _Calm()
     forgetful = False  # nobody but a device itself remembers its marks
+    lied = False  # somebody has said what a device never said
     for name, budget in (budgets or {}).items():
         devices[name].limits.append((0.0, budget))
 
+    number = 0
     for number, event in enumerate(events):
         kind, who = event["e"], event["who"]
         device = devices[who]
@@ -121,6 +130,9 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
         def wrong(promise: str, text: str) -> None:
             found.append(Finding(promise, number, who, text))  # noqa: B023
 
+        if (text := calm.sees(event)) and not _excused(event, devices):
+            wrong("answered", text)
+        lied = lied or event.get("fault") == "forge"
         if kind == "defect":
             wrong("defect", event["trace"].strip().splitlines()[-1])
         elif kind in ("kill", "cut"):
@@ -133,21 +145,26 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
                 known = event.get("known", {})
                 device.real = [s for s in device.real if s.no <= known.get(s.ledger, 0)]
                 device.counted, device.clock = [], None
+                device.mark, device.ended = event.get("mark"), set()
         elif kind == "owner":
             device.limits = [*device.limits[-1:], (event["t"] + GRACE_S, event)]
         elif kind == "start" or (kind == "log" and TAKEN in event["line"]):
             device.limits = device.limits[-1:]
+        elif kind == "ended":
+            device.ended.add(event["run"])
+        elif kind == "outcome":
+            device.outcomes.add(event["run"])
         elif kind == "accepted":
             device.foreign, device.paid, device.drawn, device.accepts = "", 0, set(), True
             for no, what, value, mu2, ran in event.get("rows", []):
                 device.counted.append(spent(ran, event["id"], no, what, value, mu2))
             device.spent[event["id"]] = max(device.spent[event["id"]], event["no"])
         elif kind == "ledger" and who != COORDINATOR:
-            _opened(device, event, wrong)
+            _opened(device, event, lied, wrong)
         elif kind == "drawn":
             device.drawn.add(event["digest"])
         elif kind == "spent":
-            if device.foreign and not forgetful and any(device.remembered.values()):
+            if device.foreign and (_remembered(device, event) or (not forgetful and any(device.remembered.values()))):
                 wrong(
                     "marks", f"a ledger that was {device.foreign} spends answer {event['no']} before its owner accepts"
                 )
@@ -159,8 +176,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
         elif kind == "send" and "no" in event and event["body"] != "Death" and who != COORDINATOR:
             _sent(device, event, wrong)
         elif kind == "unanswered":
-            refused = [devices[name] for name in event.get("refused", [])]
-            if not refused or not all(_may_refuse(one) for one in refused):
+            if not _excused(event, devices):
                 wrong("answered", event["text"])
         elif kind == "unrecorded":
             wrong("record", event["text"])
@@ -168,12 +184,64 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             wrong("outcome", event["text"])
         elif kind == "other bits":
             wrong("bits", event["text"])
+    for who, device in devices.items():
+        if runs := device.ended - device.outcomes:
+            text = f"run {min(runs)} is done, and has left nothing"
+            found.append(Finding("outcome", number, who, text))
     return found
 
 
-def _opened(device: _Device, event: Event, wrong: Any) -> None:
+class _Calm:
+    """Knows while nothing goes wrong but that few messages are lost, doubled or overtaken."""
+
+    def __init__(self) -> None:
+        self.until = 0.0  #: when what has gone wrong is over, and overcome, s
+        self.began: float | None = None  #: when the interval of now began
+        self.waits: set[str] = set()  #: devices whose owner has something to accept
+        self.down: set[str] = set()  #: machines whose process has ended
+
+    def sees(self, event: Event) -> str:
+        """What is wrong with the end of an interval in a calm; "" if nothing is."""
+        kind, now = event["e"], event["t"]
+        if kind == "fault" and event["fault"] in ("forge", "owner"):
+            self.until = math.inf  # until somebody accepts, or allows more
+        elif kind == "fault" and not _gentle(event):
+            self.until = max(self.until, now + event.get("seconds", 0.0) + OVERCOME_S)
+        elif kind in ("kill", "cut", "start", "exit"):
+            self.until = max(self.until, now + OVERCOME_S)
+            self.down = self.down - {event["who"]} if kind == "start" else self.down | {event["who"]}
+        elif kind == "card":
+            self.waits.add(event["who"])
+        elif kind == "accepted":
+            self.waits.discard(event["who"])
+            self.until = max(self.until, now + OVERCOME_S)
+        elif kind == "begins":
+            self.began = now
+        elif kind == "ends":
+            began, self.began = self.began, None
+            calm = began is not None and self.until < began and not self.waits | self.down
+            if calm and (event["outcome"] != "answer" or event["absent"]):
+                return f"interval {event['interval']} is {event['outcome']} ({event['cause']}), and all were there"
+        return ""
+
+
+def _gentle(event: Event) -> bool:
+    """Whether a fault harms no interval."""
+    few = event["how"] in ("double", "overtake") or (event["how"] == "loss" and event.get("amount", 1.0) <= FEW)
+    return event["fault"] == "weather" and few
+
+
+def _remembered(device: _Device, event: Event) -> bool:
+    """Whether its mark file said, when its ledger was put back or replaced, that another has spent this answer."""
+    ledger, no = device.mark or ("", 0)
+    return bool(no) and (event["id"] != ledger or event["no"] <= no)
+
+
+def _opened(device: _Device, event: Event, lied: bool, wrong: Any) -> None:
     """A process has opened its ledger."""
     ledger, no = event["id"], event["no"]
+    if event["behind"] and not device.foreign and not lied:
+        wrong("marks", "the ledger refuses to spend, and nobody has put it back or replaced it")
     if not device.foreign and no < device.heard[ledger]:
         wrong("marks", f"the ledger begins at {no}, and {device.heard[ledger]} was heard of it")
     if device.foreign or device.cut:  # a power cut may take the note of what is drawn
@@ -233,6 +301,12 @@ def _spends(device: _Device, event: Event, wrong: Any) -> None:
 def _live(spends: list[Spent], end: float, limit: Event) -> list[Spent]:
     first = end - limit["window_s"] if limit.get("window_s") else -math.inf
     return [s for s in spends if s.at > first]
+
+
+def _excused(event: Event, devices: dict[str, _Device]) -> bool:
+    """Whether an interval is missed because of devices that may have refused it, and of nobody else."""
+    names = event.get("refused", [])
+    return bool(names) and set(event.get("absent", [])) <= set(names) and all(_may_refuse(devices[n]) for n in names)
 
 
 def _may_refuse(device: _Device) -> bool:

@@ -17,6 +17,7 @@ from hushgrid.lab.simulate.machine import Machine
 from hushgrid.lab.simulate.manner import LIVE, own
 from hushgrid.lab.simulate.manner import limit as limit_of
 from hushgrid.lab.simulate.network import Broker, Weather
+from hushgrid.node.privacy.marks import MarkFile, NoMark
 from hushgrid.node.wire import COORDINATOR
 
 CALLS = 80  #: system calls within which a process dies that is to be killed at one
@@ -121,7 +122,7 @@ def _of_broker(chance: np.random.Generator, at: float, seconds: float, everybody
 #: How often each kind is drawn.
 SHARES = {
     "weather": 8.0, "parted": 4.0, "broker": 3.0, "kill": 8.0, "cut": 4.0, "disk": 3.0, "clock": 2.0, "sleep": 2.0,
-    "card": 0.4, "signal": 2.0, "replay": 6.0, "forge": 6.0, "owner": 2.0, "source": 3.0,
+    "card": 1.5, "signal": 2.0, "replay": 6.0, "forge": 6.0, "owner": 2.0, "source": 3.0,
 }  # fmt: skip
 WEATHERS = ["loss", "double", "overtake", "late", "all"]
 BROKERS = ["forgets", "keeps", "elects", "sessions", "bridges", "old"]
@@ -153,7 +154,8 @@ class Faults:
     def happens(self, fault: Fault) -> None:
         """It happens now."""
         self.counts[fault.kind] = self.counts.get(fault.kind, 0) + 1
-        self.world.note("fault", fault.who[0] if len(fault.who) == 1 else "", fault=fault.kind, how=fault.how)
+        who, more = fault.who[0] if len(fault.who) == 1 else "", {"seconds": fault.seconds, "amount": fault.amount}
+        self.world.note("fault", who, fault=fault.kind, how=fault.how, **more)
         getattr(self, f"_{fault.kind}")(fault)
 
     def still(self) -> None:
@@ -255,24 +257,34 @@ class Faults:
         machine = self.machines[fault.who[0]]
         if fault.how == "restart":
             machine.signal("stop")
-            self.world.at(self.world.now + 1.0, machine.again)
+            self.world.at(self.world.now + 1.0, partial(self._again, machine))
         else:
             machine.signal(fault.how)
+
+    def _again(self, machine: Machine) -> None:
+        """Its service is started once it has ended: it may sleep."""
+        if machine.process.alive:
+            self.world.at(self.world.now + 1.0, partial(self._again, machine))
+        else:
+            machine.again()
 
     def _card(self, fault: Fault) -> None:
         """Its card is replaced, or a copy of an earlier one is put back."""
         machine = self.machines[fault.who[0]]
         copies = machine.disk.root.with_name(f"{machine.name}.copy")
         state = machine.disk.root / "state"
-        if fault.how == "put back" and not copies.exists():  # the copy is made now, and put back another time
-            if state.exists() and not machine.process.alive:
-                shutil.copytree(state, copies, ignore=shutil.ignore_patterns("*-shm"))
-            return
         machine.cut(None)
-        machine.disk.emptied(keep=("mark",) if self.world.chance(f"card {fault.at}").random() < 0.5 else ())
+        if fault.how == "put back" and not copies.exists():  # the copy is made now, and put back another time
+            if state.exists():
+                shutil.copytree(state, copies, ignore=shutil.ignore_patterns("*-shm"))
+            machine.boot()
+            return
+        kept = self.world.chance(f"card {fault.at}").random() < 0.5
+        machine.disk.emptied(keep=("mark",) if kept else ())
         if fault.how == "put back":
             shutil.copytree(copies, state)
-        self.world.note("card", machine.name, how=fault.how, known=self.known(machine.name))
+        facts = {"known": self.known(machine.name), "mark": _mark(machine)}
+        self.world.note("card", machine.name, how=fault.how, **facts)
         machine.boot()
 
     def _replay(self, fault: Fault) -> None:
@@ -366,3 +378,12 @@ def other(content: bytes, *, zone: bool) -> bytes:
     cells = [line.split(",") for line in lines[1:]]
     less = [",".join([*row[:-2], *(repr(0.9 * float(x)) for x in row[-2:])]) for row in cells]
     return "\n".join([lines[0], *less, ""]).encode()
+
+
+def _mark(machine: Machine) -> list[object] | None:
+    """What the mark file of a machine says, as a history has marks."""
+    try:
+        mark = MarkFile(machine.disk.root / "mark" / f"{machine.name}.mark", sync=False).read()
+    except NoMark:
+        return None
+    return None if mark is None else [mark.ledger.hex()[:8], mark.no]

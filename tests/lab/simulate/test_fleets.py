@@ -12,7 +12,11 @@ from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.schema.yaml_file import read_yaml
 from tests.support.paths import ROOT
 
-SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
+LARGE = {"case118"}  #: minutes
+SCENARIOS = [
+    pytest.param(path, marks=pytest.mark.long if path.stem in LARGE else (), id=path.stem)
+    for path in sorted((ROOT / "scenarios").glob("*.yaml"))
+]
 NO_NOISE = "privacy: found none, expected a section: devices always add noise"
 REFUSED = {
     "adult-ring-nonprivate": NO_NOISE,
@@ -28,7 +32,7 @@ def made(path):
 
 
 @pytest.mark.runs
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SCENARIOS)
 def test_a_shipped_scenario_lives_or_is_refused_in_one_line(path):
     if path.stem in REFUSED:
         with pytest.raises(InputError, match=REFUSED[path.stem]) as refused:

@@ -27,7 +27,6 @@ FLEET = "simulated"
 PLENTY = 1e6  #: epsilon of a device whose budget is not what is tried
 HOUR_S = 3600.0
 AUTHORITY = "authority"  #: whose certificate is no member's
-FIRST, LAST = (1950, 1, 1), (9999, 1, 1)  #: days of certificates: clocks may jump by decades
 
 
 class Fleet(NamedTuple):
@@ -39,7 +38,6 @@ class Fleet(NamedTuple):
     data: dict[str, dict[str, bytes]]
     terms: dict[str, Terms]
     every: float = HOUR_S  #: s between two intervals
-    suspends: bool = True  #: whether a run can be made without some of its members
 
     @property
     def files(self) -> dict[str, dict[str, bytes]]:
@@ -167,22 +165,10 @@ def _mask(configs: dict[str, Document], data: dict[str, dict[str, bytes]], terms
 
 def _identity(name: str, number: int) -> tuple[bytes, bytes, str]:
     """Certificate and key in PEM, and the certificate's fingerprint."""
-    from datetime import UTC, datetime
+    from hushgrid.node.masks.identity import lasting
 
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    key = Ed25519PrivateKey.from_private_bytes(sha256(f"simulated {name}".encode()).digest())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    unsigned = x509.CertificateBuilder(subject, subject, key.public_key(), number)
-    lasting = unsigned.not_valid_before(datetime(*FIRST, tzinfo=UTC)).not_valid_after(datetime(*LAST, tzinfo=UTC))
-    cert = lasting.sign(key, None)
-    return (
-        cert.public_bytes(Encoding.PEM),
-        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
-        sha256(cert.public_bytes(Encoding.DER)).hexdigest(),
-    )
+    identity = lasting(name, sha256(f"simulated {name}".encode()).digest(), number)
+    return *identity.pem(), identity.fingerprint
 
 
 def _public(raw: Document, setup: Setup, base: Path) -> tuple[Document, dict[str, bytes]]:

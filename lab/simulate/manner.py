@@ -55,7 +55,7 @@ def drawn(chance: np.random.Generator, fleet: Fleet) -> Manner:
         return USUAL
     n, day = len(fleet.nodes), "profiles.csv" in fleet.data[fleet.nodes[0]]
     windows = all(t.accountant != "pure-optimal" for t in fleet.terms.values())
-    quorum = max(n - 1, 1) if chance.random() < 0.5 and fleet.suspends else 0
+    quorum = max(n - 1, 1) if chance.random() < 0.5 and not day else 0
     room = float(chance.integers(2, 8)) + 0.5 if windows and chance.random() < 0.6 else 0.0
     source = not day and chance.random() < 0.5
     warm, liars, owned = (bool(chance.random() < share) for share in (0.3, 0.35, 0.5))

@@ -27,12 +27,14 @@ import json
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 Event = dict[str, Any]
 COORDINATOR = "coordinator"
+Wrong = Callable[[str, str], None]
+LACKS = {"unrecorded": "record", "unpaid": "outcome", "other bits": "bits"}  #: events of what is not there
 GRACE_S = 1000.0  #: within which a device has taken what its owner has written: it may sleep, or be off
 TAKEN = "the budget is epsilon"  #: how it says so
 OVERCOME_S = 120.0  #: after a fault is over all are there again
@@ -111,6 +113,11 @@ class _Device:
         self.ended: set[str] = set()  #: runs that are done
         self.outcomes: set[str] = set()  #: runs whose outcome is on the disk
 
+    def loses(self, known: dict[str, int]) -> None:
+        """Its card is another: of what it has spent counts what the coordinator knows, {ledger: number}."""
+        self.real = [s for s in self.real if s.no <= known.get(s.ledger, 0)]
+        self.counted, self.clock = [], None
+
 
 def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> list[Finding]:
     """All that is wrong. budgets: {device: {epsilon, delta, window_s}}, of a history that does not say them."""
@@ -142,9 +149,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
                 forgetful = True
             else:
                 device.foreign, device.remembered = event["how"], dict(device.heard)
-                known = event.get("known", {})
-                device.real = [s for s in device.real if s.no <= known.get(s.ledger, 0)]
-                device.counted, device.clock = [], None
+                device.loses(event.get("known", {}))
                 device.mark, device.ended = event.get("mark"), set()
         elif kind == "owner":
             device.limits = [*device.limits[-1:], (event["t"] + GRACE_S, event)]
@@ -156,8 +161,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             device.outcomes.add(event["run"])
         elif kind == "accepted":
             device.foreign, device.paid, device.drawn, device.accepts = "", 0, set(), True
-            for no, what, value, mu2, ran in event.get("rows", []):
-                device.counted.append(spent(ran, event["id"], no, what, value, mu2))
+            device.counted += [spent(ran, event["id"], *row) for *row, ran in event.get("rows", [])]
             device.spent[event["id"]] = max(device.spent[event["id"]], event["no"])
         elif kind == "ledger" and who != COORDINATOR:
             _opened(device, event, lied, wrong)
@@ -178,12 +182,8 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
         elif kind == "unanswered":
             if not _excused(event, devices):
                 wrong("answered", event["text"])
-        elif kind == "unrecorded":
-            wrong("record", event["text"])
-        elif kind == "unpaid":
-            wrong("outcome", event["text"])
-        elif kind == "other bits":
-            wrong("bits", event["text"])
+        elif kind in LACKS:
+            wrong(LACKS[kind], event["text"])
     for who, device in devices.items():
         if runs := device.ended - device.outcomes:
             text = f"run {min(runs)} is done, and has left nothing"
@@ -237,7 +237,7 @@ def _remembered(device: _Device, event: Event) -> bool:
     return bool(no) and (event["id"] != ledger or event["no"] <= no)
 
 
-def _opened(device: _Device, event: Event, lied: bool, wrong: Any) -> None:
+def _opened(device: _Device, event: Event, lied: bool, wrong: Wrong) -> None:
     """A process has opened its ledger."""
     ledger, no = event["id"], event["no"]
     if event["behind"] and not device.foreign and not lied:
@@ -254,7 +254,7 @@ def _opened(device: _Device, event: Event, lied: bool, wrong: Any) -> None:
     device.killed = device.cut = False
 
 
-def _sent(device: _Device, event: Event, wrong: Any) -> None:
+def _sent(device: _Device, event: Event, wrong: Wrong) -> None:
     mark = event.get("mark")
     if mark is not None:
         ledger, no = mark
@@ -275,7 +275,7 @@ def _sent(device: _Device, event: Event, wrong: Any) -> None:
             wrong("once", f"message {event['seq']} of run {event['run']} has two contents")
 
 
-def _spends(device: _Device, event: Event, wrong: Any) -> None:
+def _spends(device: _Device, event: Event, wrong: Wrong) -> None:
     """An answer is spent: whether its window holds it."""
     now, ran = event["t"], event["ran"]
     one = event.get("id", ""), event["no"], event.get("kind", "laplace"), event["value"]

@@ -24,6 +24,7 @@ from hushgrid.grid_cases.zone.horizon import Horizon
 from hushgrid.grid_cases.zone.model import ZoneModel
 
 NONE = np.zeros(0, np.int64)
+ROUNDING = 1e-12  #: p.u.: what is left of c_i where it was meant to cancel, of coefficients of a few thousand
 
 
 class CentralDay(CostStep):
@@ -37,97 +38,89 @@ class CentralDay(CostStep):
 
 
 class BranchFlow:
-    """A solver of these cones in the variables above. `columns`: (T, 1) where the variables of each period begin."""
+    """A solver of a day's cones in the variables above. `columns`: (T, 1) where the variables of a period begin."""
 
     def __init__(self, cones: Cones, P: Floats, case: Case, layout: Layout, columns: Ints) -> None:
-        changed, y = plain_pairs(case, layout)
-        c = [layout.c[np.searchsorted(layout.seen, layout.pairs[changed, end])] for end in (0, 1)]
-        first, second, cr = ((columns + within).ravel() for within in (*c, layout.cr[changed]))
+        chosen, y = plain_pairs(case, layout)
+        ends = (layout.c[np.searchsorted(layout.seen, layout.pairs[chosen, end])] for end in (0, 1))
+        i, j, cr = ((columns + within).ravel() for within in (*ends, layout.cr[chosen]))  # one of each period's pairs
         y = np.tile(y, len(columns))
-        A, n, self._extra = cones.A.scipy(), P.size, y.size
-        which = np.arange(y.size)
-        #: x of the new variables, without W
-        self._back = _sparse(
-            (n, n),
-            (np.delete(np.arange(n), [*cr, *(cr + 1)]),) * 2 + (1.0,),
-            *((cr, first, 0.5), (cr, second, 0.5), (cr, cr, -1 / y**2), (cr + 1, cr + 1, 1 / y)),
-        )
-        drop = _sparse((y.size, n), (which, first, 1.0), (which, second, -1.0))  # of which W/y is less
-        new = A @ self._back
-        tops = _tops(cones)
-        pair_of = np.full(n, -1)
-        pair_of[cr] = pair_of[cr + 1] = which
-        entries = A.tocoo()
-        of_entry = pair_of[entries.col]
-        rows, pairs = np.unique(np.stack([entries.row, of_entry])[:, of_entry >= 0], axis=1)
-        cone = np.full(A.shape[0], -1)
-        cone[rows] = pairs
-        tops = tops[cone[tops + 1] >= 0]
-        rows, pairs = np.concatenate([rows, tops + 3]), np.concatenate([pairs, cone[tops + 1]])
-        dense = new.tocsr()
-        half = np.asarray(dense[rows, first[pairs]] - dense[rows, second[pairs]]).ravel() / 2
-        times = _sparse((A.shape[0], y.size), (rows, pairs, half))
-        new = new - times @ drop
-        new.data[np.abs(new.data) < 1e-12] = 0.0
-        size = y[cone[tops + 1]]
-        turn = _turn(A.shape[0], tops, size)
-        of_W = times @ sparse.diags_array(1 / y)
-        top = sparse.hstack([drop, sparse.diags_array(-1 / y)])
-        whole = sparse.csc_array(sparse.vstack([top, sparse.hstack([turn @ new, turn @ of_W])]))
-        whole.sum_duplicates()
+        n, self._more = P.size, y.size
+        pairs, rest = np.arange(y.size), np.delete(np.arange(n), np.concatenate([cr, cr + 1]))
+        to_new = ((cr, i, 0.5), (cr, j, 0.5), (cr, cr, -1 / y**2), (cr + 1, cr + 1, 1 / y))
+        self._old = _sparse((n, n), (rest, rest, 1.0), *to_new)  #: x of the new variables, W left out
+        drop = _sparse((y.size, n), (pairs, i, 1.0), (pairs, j, -1.0))  # drop x - W/y = 0: rows of their own
+        A = cones.A.scipy() @ self._old
+        pair_of_row, tops = _pairs_of(cones, cr)
+        rows = np.flatnonzero(pair_of_row >= 0)
+        pair = pair_of_row[rows]
+        # What a row has of c_i - c_j is had of W: half of what its coefficients differ by.
+        by_row = A.tocsr()
+        half = np.asarray(by_row[rows, i[pair]] - by_row[rows, j[pair]]).ravel() / 2
+        of_drop = _sparse((A.shape[0], y.size), (rows, pair, half))
+        A = A - of_drop @ drop
+        A.data[np.abs(A.data) < ROUNDING] = 0.0
+        turn = _turn(A.shape[0], tops, y[pair_of_row[tops + 1]])
+        below = sparse.hstack([turn @ A, turn @ of_drop @ sparse.diags_array(1 / y)])
+        whole = sparse.csc_array(sparse.vstack([sparse.hstack([drop, sparse.diags_array(-1 / y)]), below]))
         whole.eliminate_zeros()
         whole.sort_indices()
-        self._solver = ClarabelSolver(
-            Cones(
-                Matrix(whole.data, whole.indices.astype(np.int64), whole.indptr.astype(np.int64), whole.shape),
-                np.concatenate([np.zeros(y.size), turn @ cones.b]),
-                cones.zero + y.size,
-                cones.nonneg,
-                cones.soc,
-            ),
-            np.concatenate([P, np.zeros(y.size)]),
-            TOLERANCE,
-            f"case {case.name}",
+        indices, begins = (part.astype(np.int64) for part in (whole.indices, whole.indptr))
+        changed = Cones(
+            Matrix(whole.data, indices, begins, whole.shape),
+            np.concatenate([np.zeros(y.size), turn @ cones.b]),
+            cones.zero + y.size,
+            cones.nonneg,
+            cones.soc,
         )
+        self._solver = ClarabelSolver(changed, self._and_W(P), TOLERANCE, f"case {case.name}")
 
     def solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
-        """As `Solver.solve`; multipliers of a pair's cone are those of the cone that was solved."""
-        none = np.zeros(self._extra)
-        x, y = self._solver.solve(np.concatenate([P, none]), np.concatenate([q, none]))
-        return self._back @ x[: P.size], y[self._extra :]
+        """As `Solver.solve`; multipliers of the cone of a pair are those of the cone that was solved."""
+        x, y = self._solver.solve(self._and_W(P), self._and_W(q))
+        return self._old @ x[: P.size], y[self._more :]
+
+    def _and_W(self, values: Floats) -> Floats:
+        """Neither cr, si nor c has a cost, and W has none."""
+        return np.concatenate([values, np.zeros(self._more)])
 
 
 def plain_pairs(case: Case, layout: Layout) -> tuple[Ints, Floats]:
-    """Pairs whose lines change neither ratio nor angle, and y of each, p.u."""
+    """The pairs whose lines change neither ratio nor angle, and y of each, p.u."""
     lines = case.lines
     turned = (lines.tap != 1) | (lines.shift != 0)
-    other = {tuple(sorted(ends)) for ends in zip(lines.from_bus[turned].tolist(), lines.to_bus[turned].tolist(), strict=True)}
-    pairs = [tuple(pair) for pair in layout.pairs.tolist()]
-    chosen = np.array([k for k, pair in enumerate(pairs) if pair not in other], np.int64)
-    keys = [f"cr:{i}-{j}" for i, j in layout.pairs[chosen].tolist()]
-    return chosen, np.sqrt(stiffness(case, keys))
+    ends = np.sort(np.stack([lines.from_bus[turned], lines.to_bus[turned]], axis=1), axis=1).tolist()
+    pairs = layout.pairs.tolist()
+    chosen = np.array([k for k, pair in enumerate(pairs) if pair not in ends], np.int64)
+    return chosen, np.sqrt(stiffness(case, [f"cr:{i}-{j}" for i, j in layout.pairs[chosen].tolist()]))
 
 
-def _tops(cones: Cones) -> Ints:
-    """The first rows of the cones of pairs: those of four rows."""
+def _pairs_of(cones: Cones, cr: Ints) -> tuple[Ints, Ints]:
+    """Of each row the pair whose cr or si, or c_i - c_j in its cone, it has, else -1; and where those cones begin."""
+    pair_of = np.full(cones.A.shape[1], -1)
+    pair_of[cr] = pair_of[cr + 1] = np.arange(cr.size)
+    rows = np.full(cones.A.shape[0], -1)
+    of_entry = pair_of[cones.A.columns]
+    rows[cones.A.indices[of_entry >= 0]] = of_entry[of_entry >= 0]
     sizes = np.array(cones.soc, np.int64)
-    begin = cones.zero + cones.nonneg + np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    return begin[sizes == 4]
+    begins = cones.zero + cones.nonneg + np.cumsum(sizes) - sizes
+    tops = begins[sizes == 4]  # the cone of a pair is the only one of four rows
+    tops = tops[rows[tops + 1] >= 0]
+    rows[tops + 3] = rows[tops + 1]
+    return rows, tops
 
 
 def _turn(m: int, tops: Ints, y: Floats) -> sparse.csc_array:
-    """What takes the cones t >= |(cr, ...)| that begin at these rows into themselves."""
+    """What takes the cones t >= |(cr, si, (c_i - c_j)/2)| that begin at these rows into themselves."""
     rest = np.delete(np.arange(m), np.concatenate([tops + k for k in range(4)]))
     near, far = (1 + y**2) / 2, (1 - y**2) / 2
-    return _sparse(
-        (m, m),
-        (rest, rest, 1.0),
-        *((tops, tops, near), (tops, tops + 1, far), (tops + 1, tops, far), (tops + 1, tops + 1, near)),
-        *((tops + k, tops + k, y) for k in (2, 3)),
-    )
+    t, cr = tops, tops + 1
+    turned = ((t, t, near), (t, cr, far), (cr, t, far), (cr, cr, near), *((tops + k, tops + k, y) for k in (2, 3)))
+    return _sparse((m, m), (rest, rest, 1.0), *turned)
 
 
 def _sparse(shape: tuple[int, int], *entries: tuple[Ints, Ints, float | Floats]) -> sparse.csc_array:
+    """From (rows, columns, values)."""
     rows, columns = (np.concatenate([entry[k] for entry in entries]) for k in range(2))
     values = np.concatenate([np.broadcast_to(value, row.shape) for row, _, value in entries])
     return sparse.csc_array((values, (rows, columns)), shape=shape)

@@ -61,7 +61,6 @@ COLUMNS = (
     *("network", "unit", "epsilon", "cost over the optimum, %", "+- (standard error)", "imbalance, MW"),
     *("of the peak, %", "unserved, MWh", "value of storage kept, %"),
 )
-NONE = np.zeros(0)
 
 
 class Draw(NamedTuple):
@@ -81,7 +80,11 @@ class Network:
         self.case, self.horizon = setup.case, setup.wired.horizon
         (self.model,) = zone_models(self.case, [self.case.buses.numbers.tolist()]).values()
         self.true = {zone: setup.loads(zone) for zone in setup.models}
-        self.d = self.whole(self.true)
+        self.d, voll = self.whole(self.true), setup.plan.problem.voll
+        self.with_storage, self.without = (
+            CentralDay(self.case, self.model, voll, horizon)
+            for horizon in (self.horizon, replace(self.horizon, storage=NO_STORAGE))
+        )
 
     def asked(self, keys: DocumentView) -> ZoneSetup:
         """The scenario with other keys."""
@@ -102,9 +105,7 @@ class Network:
 
     def least(self, d: Vector, storage: bool = True) -> Least:
         """The least-cost day at these loads (T, 2, nb), with storage or without any."""
-        horizon = self.horizon if storage else replace(self.horizon, storage=NO_STORAGE)
-        voll = self.setup.plan.problem.voll
-        return CentralDay(self.case, self.model, d.ravel(), voll, horizon).minimum(NONE, 1.0)
+        return (self.with_storage if storage else self.without).least(d.ravel())
 
     def noisy(self, asked: ZoneSetup, seed: int) -> Vector:
         """The loads (T, 2, nb) that the zones answer under the terms of `asked`."""

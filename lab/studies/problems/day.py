@@ -12,29 +12,37 @@ Pairs with a transformer that changes the ratio stay as they are.
 
 from __future__ import annotations
 
+import clarabel
 import numpy as np
 from scipy import sparse
 
 from hushgrid.grid_cases.case import Case, Floats, Ints
 from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.variables import Layout
-from hushgrid.grid_cases.zone.conic import ClarabelSolver, Cones
-from hushgrid.grid_cases.zone.cost import TOLERANCE, CostStep, stiffness
+from hushgrid.grid_cases.zone.conic import RESIDUAL, UNCHANGED, Cones, SolverResult, StepFailed, built, fresh
+from hushgrid.grid_cases.zone.cost import TOLERANCE, CostStep, Least, stiffness
 from hushgrid.grid_cases.zone.horizon import Horizon
 from hushgrid.grid_cases.zone.model import ZoneModel
+from hushgrid.kernels.types import DocumentView
 
 NONE = np.zeros(0, np.int64)
 ROUNDING = 1e-12  #: p.u.: what is left of c_i where it was meant to cancel, of coefficients of a few thousand
 
 
 class CentralDay(CostStep):
-    """The least-cost day at loads d (T 2 nb,), p.u., period by period: its `least` is what `minimum` gives."""
+    """The least-cost day of the whole case. It is built once, and solved at other loads."""
 
-    def __init__(self, case: Case, model: ZoneModel, d: Floats, voll: float, horizon: Horizon) -> None:
-        super().__init__(case, model, d, NONE, np.zeros(0), voll, horizon=horizon)
+    def __init__(self, case: Case, model: ZoneModel, voll: float, horizon: Horizon) -> None:
+        none = np.zeros(2 * len(model.buses) * horizon.periods)
+        super().__init__(case, model, none, NONE, np.zeros(0), voll, horizon=horizon)
         layout = Layout.from_case(case, model.buses)
         columns = np.arange(horizon.periods)[:, None] * self._periods.width
-        self._solver = BranchFlow(self._cones, self._P, case, layout, columns)
+        self._whole = self._solver = BranchFlow(self._cones, self._P, case, layout, columns)
+
+    def least(self, d: Floats) -> Least:
+        """The day at loads d (T 2 nb,), p.u., period by period, p then q. Raises StepFailed."""
+        self._whole.place(self._balance.ravel(), -d)
+        return self.minimum(np.zeros(0), 1.0)
 
 
 class BranchFlow:
@@ -66,19 +74,37 @@ class BranchFlow:
         whole.eliminate_zeros()
         whole.sort_indices()
         indices, begins = (part.astype(np.int64) for part in (whole.indices, whole.indptr))
-        changed = Cones(
+        self._cones = Cones(
             Matrix(whole.data, indices, begins, whole.shape),
             np.concatenate([np.zeros(y.size), turn @ cones.b]),
             cones.zero + y.size,
             cones.nonneg,
             cones.soc,
         )
-        self._solver = ClarabelSolver(changed, self._and_W(P), TOLERANCE, f"case {case.name}")
+        self._solver = self._built(self._and_W(P), np.zeros(n + y.size), TOLERANCE)
+
+    def place(self, rows: Ints, right: Floats) -> None:
+        """Another right side of equalities."""
+        self._cones.b[self._more + rows] = right
 
     def solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
         """As `Solver.solve`; multipliers of the cone of a pair are those of the cone that was solved."""
-        x, y = self._solver.solve(self._and_W(P), self._and_W(q))
-        return self._old @ x[: P.size], y[self._more :]
+        n, P, q = P.size, self._and_W(P), self._and_W(q)
+        self._solver.update(P=P, q=q, b=self._cones.b)
+        tried = [SolverResult.from_solution(self._solver.solve())]
+        if not tried[0].solved:
+            tried += fresh(self._built, P, q, TOLERANCE)
+        best = min(tried, key=lambda one: (not one.solved, one.residual))
+        if not best.solved and best.residual > RESIDUAL:
+            raise StepFailed(
+                f"a central solve ended {best.status}, its residual {best.residual:.2g} above {RESIDUAL:g}"
+            )
+        return self._old @ best.x[:n], best.y[self._more :]
+
+    def _built(
+        self, P: Floats, q: Floats, feasibility: float, changes: DocumentView = UNCHANGED
+    ) -> clarabel.DefaultSolver:
+        return built(self._cones, P, q, TOLERANCE, feasibility, changes)
 
     def _and_W(self, values: Floats) -> Floats:
         """Neither cr, si nor c has a cost, and W has none."""

@@ -58,9 +58,10 @@ OF_DAYS = (
     *("buses", "zones", "answer"),
 )
 COLUMNS = (
-    *("network", "unit", "epsilon", "cost over the optimum, %", "+- (standard error)", "imbalance, MW"),
-    *("of the peak, %", "unserved, MWh", "value of storage kept, %"),
+    *("network", "unit", "epsilon", "cost over the optimum, $", "of the optimum, %", "+- (standard error)"),
+    *("imbalance, MW", "of the peak, %", "unserved, MWh", "value of storage kept, %"),
 )
+IMBALANCE, KEPT = 7, 9  #: columns of the picture
 
 
 class Draw(NamedTuple):
@@ -195,7 +196,7 @@ def measured(place: str) -> tuple[tuple[str | float, ...], list[tuple[str | floa
         network = Network(_made(place, Path(scratch)), LOADED if place in MADE else {})
         name = network.setup.scenario.name if Path(place).is_file() else place
         best, without = network.least(network.d).value, network.least(network.d, storage=False).value
-        peak, worth = float(network.total(network.d).max()), without - best
+        peak, worth = float(np.abs(network.total(network.d)).max()), without - best
         rows: list[tuple[str | float, ...]] = []
         for unit, energy in UNITS.items():
             for epsilon in EPSILONS:
@@ -204,7 +205,7 @@ def measured(place: str) -> tuple[tuple[str | float, ...], list[tuple[str | floa
         terms = network.setup.terms
         release = terms.release if terms is not None else ""
         sizes = len(network.model.buses), len(network.setup.models), release
-        return (name, peak, f"{best:,.2f}", f"{worth:,.2f}", 100 * worth / without, *sizes), rows
+        return (name, peak, f"{best:,.2f}", f"{worth:,.2f}", 100 * worth / abs(without), *sizes), rows
 
 
 def _draws(network: Network, energy: float, epsilon: float) -> list[Draw]:
@@ -215,12 +216,13 @@ def _draws(network: Network, energy: float, epsilon: float) -> list[Draw]:
 
 
 def _summary(draws: Sequence[Draw], best: float, worth: float, peak: float) -> tuple[float, ...]:
-    over = np.array([100 * (draw.cost - best) / best for draw in draws])
-    kept = np.array([100 * (1 - (draw.cost - best) / worth) for draw in draws])
-    imbalance = float(np.mean([draw.imbalance for draw in draws]))
+    """Means. A day that sells more than it buys has a cost below 0: shares are of its size."""
+    over = np.array([draw.cost - best for draw in draws])
+    share = 100 * over / abs(best)
+    imbalance, unserved = (float(np.mean([getattr(draw, key) for draw in draws])) for key in ("imbalance", "unserved"))
     return (
-        *(float(over.mean()), float(over.std(ddof=1)) / sqrt(len(draws)), imbalance, 100 * imbalance / peak),
-        *(float(np.mean([draw.unserved for draw in draws])), float(kept.mean())),
+        *(float(over.mean()), float(share.mean()), float(share.std(ddof=1)) / sqrt(len(draws)), imbalance),
+        *(100 * imbalance / peak, round(unserved, 6), float(100 * (1 - over.mean() / worth))),
     )
 
 
@@ -237,18 +239,23 @@ def study(files: Sequence[Path] = ()) -> list[Page]:
     found = on_two(measured, [str(path) for path in files] or places(), str)
     days = Table(f"The days ({DRAWS} draws of each, seeds 0 to {DRAWS - 1})", OF_DAYS, [day for day, _ in found])
     rows = [row for _, mine in found for row in mine]
-    panels = [
-        [_panel(title, column, unit, rows) for unit in UNITS]
-        for title, column in (("value of storage kept, %", 8), ("imbalance, % of the peak", 6))
-    ]
+    panels = [[_panel(column, unit, rows) for unit in UNITS] for column in (KEPT, IMBALANCE)]
     picture = chart("The price of a private day", panels)
     return [Page("day-price", [days, Table("Private days", COLUMNS, rows)], {"day-price.svg": picture})]
 
 
-def _panel(title: str, column: int, unit: str, rows: Sequence[Sequence[str | float]]) -> Panel:
-    """By epsilon, a curve a network."""
+def _panel(column: int, unit: str, rows: Sequence[Sequence[str | float]]) -> Panel:
+    """By epsilon, a curve a network: the mean of its days."""
     curves = {}
-    for name in dict.fromkeys(str(row[0]) for row in rows):
-        mine = sorted((float(row[2]), float(row[column])) for row in rows if row[:2] == (name, unit))
-        curves[name] = np.array([x for x, _ in mine]), np.array([y for _, y in mine])
-    return Panel(unit, "epsilon", title, curves, xlog=True, marks=True, linear=10.0 if column == 8 else 0.0)
+    for name in dict.fromkeys(_network(row) for row in rows):
+        means = [
+            np.mean([float(row[column]) for row in rows if (_network(row), *row[1:3]) == (name, unit, epsilon)])
+            for epsilon in sorted(EPSILONS)
+        ]
+        curves[name] = np.array(sorted(EPSILONS)), np.array(means)
+    linear = 100.0 if column == KEPT else 0.0
+    return Panel(unit, "epsilon", COLUMNS[column], curves, xlog=True, marks=True, linear=linear)
+
+
+def _network(row: Sequence[str | float]) -> str:
+    return str(row[0]).partition(",")[0]

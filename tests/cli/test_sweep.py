@@ -120,9 +120,7 @@ def test_run_and_check_take_a_name_anywhere(tmp_path, monkeypatch, capsys):
 def test_a_scenario_whose_data_may_not_be_shipped_says_what_makes_them(given, tmp_path, monkeypatch):
     case, command = scenarios.MADE["substations"]
     monkeypatch.setitem(scenarios.MADE, "substations", (tmp_path / "data" / "case.npz", command))
-    with pytest.raises(
-        InputError, match=rf"^substations: found no data, expected .*: {command} --out "
-    ):
+    with pytest.raises(InputError, match=rf"^substations: found no data, expected .*: {command} --out "):
         scenarios.find(given)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "case.npz").touch()

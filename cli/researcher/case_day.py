@@ -16,9 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("case", metavar="CASE", help="a pandapower .json file, or a code of SimBench: simbench:1-MV-rural--0-sw")
     add("--out", metavar="DIR", type=Path, required=True, help="the directory to write")
     add("--day", metavar="N", type=int, default=0, help="which day of the time series, from 0 [0]")
-    add(
-        "--days", metavar="N", type=int, default=1, help="so many days, each with profiles of its own [1]"
-    )
+    add("--days", metavar="N", type=int, default=1, help="so many days, each with profiles of its own [1]")
     add("--periods", metavar="T", type=int, default=24, help="periods that the day is cut into [24]")
     add("--zones", metavar="N", type=int, default=4, help="the number of zones [4]")
     add(

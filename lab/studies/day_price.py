@@ -61,7 +61,8 @@ COLUMNS = (
     *("network", "unit", "epsilon", "cost over the optimum, $", "of the optimum, %", "+- (standard error)"),
     *("imbalance, MW", "of the peak, %", "unserved, MWh", "value of storage kept, %"),
 )
-IMBALANCE, KEPT = 7, 9  #: columns of the picture
+IMBALANCE, KEPT = 7, 9
+SHOWN = {KEPT: "value of storage kept, %", IMBALANCE: "imbalance, % of the peak"}  #: in the picture, by column
 
 
 class Draw(NamedTuple):
@@ -239,7 +240,7 @@ def study(files: Sequence[Path] = ()) -> list[Page]:
     found = on_two(measured, [str(path) for path in files] or places(), str)
     days = Table(f"The days ({DRAWS} draws of each, seeds 0 to {DRAWS - 1})", OF_DAYS, [day for day, _ in found])
     rows = [row for _, mine in found for row in mine]
-    panels = [[_panel(column, unit, rows) for unit in UNITS] for column in (KEPT, IMBALANCE)]
+    panels = [[_panel(column, unit, rows) for unit in UNITS] for column in SHOWN]
     picture = chart("The price of a private day", panels)
     return [Page("day-price", [days, Table("Private days", COLUMNS, rows)], {"day-price.svg": picture})]
 
@@ -254,7 +255,7 @@ def _panel(column: int, unit: str, rows: Sequence[Sequence[str | float]]) -> Pan
         ]
         curves[name] = np.array(sorted(EPSILONS)), np.array(means)
     linear = 100.0 if column == KEPT else 0.0
-    return Panel(unit, "epsilon", COLUMNS[column], curves, xlog=True, marks=True, linear=linear)
+    return Panel(unit, "epsilon", SHOWN[column], curves, xlog=True, marks=True, linear=linear)
 
 
 def _network(row: Sequence[str | float]) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
-from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -121,17 +120,19 @@ class MemoryBroker:
 
     def _deliver_together(self, pool: Executor) -> bool:
         """Whether the messages that come next were for several members, and have been delivered to them."""
-        names: set[str] = set()
-        alone = lambda d: d.dst != COORDINATOR and d.dst not in names and not names.add(d.dst)
-        batch = list(takewhile(alone, self.queue))
+        batch: dict[str, Delivery] = {}
+        for delivery in self.queue:
+            if delivery.dst == COORDINATOR or delivery.dst in batch:
+                break
+            batch[delivery.dst] = delivery
         if len(batch) < 2:
             return False
         del self.queue[: len(batch)]
-        answers = pool.map(lambda d: self.endpoints[d.dst].on_message(d.topic, d.payload), batch)
-        for delivery, out in zip(batch, answers, strict=True):
-            self._follow(delivery.dst)
+        answers = pool.map(lambda d: self.endpoints[d.dst].on_message(d.topic, d.payload), batch.values())
+        for name, out in zip(batch, answers, strict=True):
+            self._follow(name)
             self.publish(out)
-            self.endpoints[delivery.dst].idle()
+            self.endpoints[name].idle()
         return True
 
     def _deliver(self, delivery: Delivery) -> None:

@@ -70,7 +70,7 @@ class ClarabelSolver:
         feasibility: float | None = None,
         changes: Mapping[str, Any] = UNCHANGED,
     ) -> None:
-        self.cones, self.label, self.tolerance = cones, label, tolerance
+        self.cones, self.label, self.tolerance, self.changes = cones, label, tolerance, changes
         self._P = np.array(P_first, np.float64)
         self._solver = self._built(self._P, np.zeros(self._P.size), feasibility or tolerance, changes)
         # P as updated differs in its last bits from P as built: update it once, so that the first P too gives the same

@@ -78,8 +78,12 @@ def case14(folder: Path) -> Path:
 
 
 def case30(folder: Path) -> Path:
-    """case30 in three zones: loads by SHAPE, one storage a zone at its largest load."""
-    case = load("case30")
+    return by_shape(folder, "case30")
+
+
+def by_shape(folder: Path, name: str) -> Path:
+    """The scenario of a case in three zones: loads by SHAPE, one storage a zone at its largest load."""
+    case = load(name)
     zones = partition(case, 3)
     numbers = case.buses.numbers.tolist()
     p, q = case.buses.p_d * case.base_mva, case.buses.q_d * case.base_mva
@@ -95,10 +99,10 @@ def case30(folder: Path) -> Path:
         largest, power = numbers[max(here, key=lambda k: p[k])], 0.1 * float(p[here].sum())
         units.append((f"s{largest}", largest, power, 3 * power, 0.95, 0.5, 1.5 * power, 1.5 * power))
     _write(folder / "storage.csv", STORAGE, units)
-    scenario = folder / "day30.yaml"
+    scenario = folder / f"day{name.removeprefix('case')}.yaml"
     scenario.write_text(
-        "hushgrid: 1\nname: day30\n"
-        f"problem:\n  kind: zones\n  case: case30\n  zones: {[sorted(buses) for buses in zones.values()]}\n"
+        f"hushgrid: 1\nname: {scenario.stem}\n"
+        f"problem:\n  kind: zones\n  case: {name}\n  zones: {[sorted(buses) for buses in zones.values()]}\n"
         "  objective: cost\n"
         "  horizon: {periods: 24, hours: 1, profiles: profiles.csv, storage: storage.csv, ramps: 0.05}\n"
         "algorithm: {name: consensus-admm, rounds: 300}\n"

@@ -29,10 +29,12 @@ from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.problems.power_flow.device import model_of
 from hushgrid.node.problems.power_flow.horizon import PROFILES
 from hushgrid.node.schema.yaml_file import read_yaml
+from hushgrid.node.wire import COORDINATOR
 
 OPEN: Document = {"algorithm.variant": "none", "privacy": None}
 GOALS_S = {"case14": 6.0, "case118": 45.0}  #: of the whole day
 PEAK_MB = 300.0
+PATIENCE_S = 120.0
 STEPS = 20  #: rounds of which the steps are measured
 
 
@@ -108,4 +110,6 @@ def _fleet(place: Path, scenario: Path, url: str) -> list[str]:
         (place / f"{name}.yaml").write_text(json.dumps(device))  # JSON is YAML
     (place / "scenario.yaml").write_text(json.dumps(raw))
     coordinator_file(place, "bench", url)
+    with (place / f"{COORDINATOR}.yaml").open("a") as file:
+        file.write(f"silent_s: {PATIENCE_S:g}\n")  # a zone says nothing during its step
     return list(zones)

@@ -16,15 +16,16 @@ from typing import cast
 
 import numpy as np
 
+from hushgrid import scenarios
 from hushgrid.broker.servers.choose import start
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.kernels.types import Document
 from hushgrid.lab.benchmarks import opf
 from hushgrid.lab.benchmarks.common.measure import Row, Table, against, row
+from hushgrid.lab.benchmarks.common.shaped_day import by_shape
 from hushgrid.lab.benchmarks.daemon import coordinator_file, daemon, peak_mb, run_once
 from hushgrid.lab.benchmarks.fleet import brokers_here
-from hushgrid.lab.studies.day_price import by_shape, case14
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.problems.power_flow.device import model_of
 from hushgrid.node.problems.power_flow.horizon import PROFILES
@@ -44,7 +45,7 @@ def day(cases: tuple[str, ...] = tuple(GOALS_S), steps: int = STEPS) -> Table:
         for name in cases:
             folder = Path(scratch, name)
             folder.mkdir()
-            scenario = case14(folder) if name == "case14" else by_shape(folder, name)
+            scenario = scenarios.find("day14") if name == "case14" else by_shape(folder, name)
             rows += [*_whole(name, scenario), *_steps(name, scenario, steps), *_memory(name, scenario, folder)]
     summary = f"24 hours in three zones with storage, ramps and AC; true loads; daemons through {brokers_here()[0]}"
     return Table(name="day", summary=summary, rows=rows)

@@ -247,7 +247,8 @@ def _memory(run: Started) -> tuple[str, Transcript]:
                 observe=traces[name],
             )
 
-        hub = MemoryBroker([build(name) for name in run.members], build, scenario.run.faults, eavesdropper)
+        members = [build(name) for name in run.members]
+        hub = MemoryBroker(members, build, scenario.run.faults, eavesdropper, setup.threads)
         run.progress.phase(f"{scenario.name}: {len(setup.plan.nodes)} nodes in this process")
 
         def centre() -> Coordinator:

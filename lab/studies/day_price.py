@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import tempfile
 from collections.abc import Sequence
-from math import sin, sqrt
+from math import sqrt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,22 +20,15 @@ import numpy as np
 from hushgrid import scenarios
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import run
-from hushgrid.grid_cases import load
-from hushgrid.grid_cases.partition import partition
 from hushgrid.kernels.types import Document, Vector
+from hushgrid.lab.benchmarks.common.shaped_day import by_shape, write_table
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
-from hushgrid.node.problems.power_flow.horizon import PROFILES, STORAGE
 from hushgrid.node.schema.yaml_file import read_yaml
 
 EPSILONS = (5.0, 1.0, 0.2)
 #: MWh of one customer's day: a house without a car, a workshop, or 1 MW in any one hour.
 UNITS = {"house-day": 0.02, "workshop-day": 1.0}
 DRAWS = 4
-#: The shape of a day, for a case without profiles: a load is SHAPE[t] (1 + .1 sin(1.7 place + .9 t)) of its own in t.
-SHAPE = (
-    *(0.62, 0.58, 0.56, 0.55, 0.56, 0.6, 0.7, 0.82, 0.9, 0.93, 0.94, 0.95),
-    *(0.94, 0.92, 0.9, 0.89, 0.9, 0.95, 1.0, 0.99, 0.94, 0.86, 0.77, 0.68),
-)
 COLUMNS = (
     *("unit", "epsilon", "cost over the optimum, %", "+- (standard error)", "imbalance, MW", "of the peak, %"),
     *("unserved, MWh", "value of storage kept, %"),
@@ -78,42 +71,10 @@ def case14(folder: Path) -> Path:
 
 
 def case30(folder: Path) -> Path:
-    """case30 in three zones: loads by SHAPE, one storage a zone at its largest load."""
-    case = load("case30")
-    zones = partition(case, 3)
-    numbers = case.buses.numbers.tolist()
-    p, q = case.buses.p_d * case.base_mva, case.buses.q_d * case.base_mva
-    rows = [
-        (t + 1, bus, *(round(float(v[k]) * shape * (1 + 0.1 * sin(1.7 * (k + 1) + 0.9 * t)), 9) for v in (p, q)))
-        for t, shape in enumerate(SHAPE)
-        for k, bus in enumerate(numbers)
-    ]
-    _write(folder / "profiles.csv", PROFILES, rows)
-    units = []
-    for buses in zones.values():
-        here = [numbers.index(bus) for bus in sorted(buses)]
-        largest, power = numbers[max(here, key=lambda k: p[k])], 0.1 * float(p[here].sum())
-        units.append((f"s{largest}", largest, power, 3 * power, 0.95, 0.5, 1.5 * power, 1.5 * power))
-    _write(folder / "storage.csv", STORAGE, units)
-    scenario = folder / "day30.yaml"
-    scenario.write_text(
-        "hushgrid: 1\nname: day30\n"
-        f"problem:\n  kind: zones\n  case: case30\n  zones: {[sorted(buses) for buses in zones.values()]}\n"
-        "  objective: cost\n"
-        "  horizon: {periods: 24, hours: 1, profiles: profiles.csv, storage: storage.csv, ramps: 0.05}\n"
-        "algorithm: {name: consensus-admm, rounds: 300}\n"
-        "privacy: {mode: input, adjacency: {day: {energy_mwh: 0.02, power_factor: 0.97}}, epsilon: 1}\n"
-        "run: {stop: {tolerance: 1.0e-4, patience: 3}}\n"
-    )
-    return scenario
+    return by_shape(folder, "case30")
 
 
 MADE = {"case14": case14, "case30": case30}
-
-
-def _write(path: Path, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([columns, *rows])
 
 
 def _rows(result: Result, table: str) -> list[dict[str, object]]:
@@ -139,7 +100,7 @@ def operated(network: Network, plan: Result, folder: Path) -> Draw:
         key = str(row["period"]), str(row["bus"])
         taken[key] = taken.get(key, 0.0) + charge - discharge
         wear += network.hours * network.wear[str(row["storage"])] * (charge + discharge)
-    _write(folder / "operated.csv", network.header,
+    write_table(folder / "operated.csv", network.header,
            [(t, bus, float(p) + taken.get((t, bus), 0.0), q) for t, bus, p, q in network.loads])  # fmt: skip
     keys = {"problem.horizon.profiles": str(folder / "operated.csv"), "problem.horizon.storage": None}
     again = run(network.scenario, set=OPEN | keys)

@@ -6,6 +6,7 @@ post-processing, and shown.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf, sqrt
@@ -63,6 +64,7 @@ class ZoneSetup(Setup):
             public_part = carried_on(public_part, Course(points=(before,)), 0.0)
         if self.problem.horizon is not None:
             self.own_figures = (*self.own_figures, *dispatch.OF_A_DAY)
+            self.threads = min(len(self.zones), os.cpu_count() or 1)  # Clarabel leaves the interpreter to others
         self.network = self.case.without_loads()
         self.adjacency = scenario.privacy.adjacency if scenario.privacy else None
         capacities(self.adjacency, self.case, self.case.buses.numbers.tolist())

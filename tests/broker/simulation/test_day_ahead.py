@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.coordinator import load_coordinator
 from hushgrid.node.problems.power_flow.horizon import read_profiles
 from tests.support.paths import ROOT
+from tests.support.runs import background_run
 
 pytestmark = pytest.mark.runs
 
@@ -216,3 +218,32 @@ def test_a_schedule_beside_a_horizon_is_of_its_periods_and_of_all_zones(tmp_path
     with pytest.raises(InputError, match=line) as caught:
         prepare(load_coordinator(path), str(path))
     assert "\n" not in str(caught.value)
+
+
+SMALL = {
+    "hushgrid": 1,
+    "name": "small",
+    "seed": 5,
+    "problem": {
+        **{"kind": "zones", "case": "case5", "zones": [[1, 2], [3, 4], [5]], "objective": "cost", "ac": "none"},
+        "horizon": {"periods": 4, "ramps": 0.3},
+    },
+    "algorithm": {"name": "consensus-admm", "rounds": 8},
+    "privacy": {"mode": "input", "adjacency": {"day": {"energy_mwh": 0.02, "power_factor": 0.97}}, "epsilon": 1},
+    "run": {"record": "transcript"},
+}
+
+
+def test_zones_that_compute_at_a_time_send_the_same_messages_in_the_same_order(monkeypatch):
+    runs = []
+    for cores in (1, 3):
+        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        runs.append(hushgrid.run(SMALL))
+    one, other = runs
+    background_run.assert_same_bits(one, other)
+    assert [line["topic"] for line in one.transcript] == [line["topic"] for line in other.transcript]
+
+
+def test_zones_that_compute_one_after_the_other_because_of_faults_plan_the_same_day():
+    faults = {"loss": 0.1, "duplicate": 0.1, "reorder": 0.3, "crash": 0.03, "seed": 1}
+    background_run.assert_same_bits(hushgrid.run(SMALL), hushgrid.run(SMALL | {"run": {"faults": faults}}))

@@ -52,10 +52,9 @@ class Day(NamedTuple):
         apart = (
             "" if self.disagreement is None else f"; zones differ by at most {amount(self.disagreement)} MW in a tie"
         )
-        gap = "" if self.gap is None else f"; proven within {100 * self.gap:.2g} % of the least cost"
         moved = f"storage gives {amount(self.discharged)} MWh" if self.discharged >= SEEN else ""
         clauses = [f"{self.generation:,.1f} MWh are generated", *([moved] if moved else []), *lost]
-        return ", ".join(clauses) + apart + gap
+        return ", ".join(clauses) + apart
 
 
 def day_of(result: Mapping[str, Any], noisy: bool) -> Day | None:

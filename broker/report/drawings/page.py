@@ -57,6 +57,7 @@ th { font-weight: 600; border-bottom: 1.5px solid var(--ink); }
 th:first-child, td:first-child { text-align: left; padding-left: 0; } th:last-child, td:last-child { padding-right: 0; }
 tr:has(+ tr td:first-child:empty) td { border-bottom-color: transparent; }
 thead { display: table-header-group; } tr { break-inside: avoid; }
+.charts + details { margin-top: 22px; }
 summary { cursor: pointer; color: var(--soft); }
 pre { background: var(--well); border: 1px solid var(--line); border-radius: 3px; padding: 14px 16px; font-size: 12.5px;
   line-height: 1.45; white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }

@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
 Row = DocumentView
 
-#: Of the page; charts are drawn dark on white and turned over in the dark, hues kept.
-STYLE = (
+STYLE = (  # of the page
     powermap.STYLE
-    + """@media (prefers-color-scheme: dark) { svg.chart { filter: invert(0.92) hue-rotate(180deg); } }
+    + """
 th, td { padding: 4px 6px; } th { white-space: normal; vertical-align: bottom; } table { font-size: 13px; }
 .about { font-size: 13px; color: var(--soft); margin: 0 0 4px; max-width: none; } .about + .scroll { margin-top: 6px; }
 @media (max-width: 640px) { dl:not(.wide) { grid-template-columns: 1fr 1fr; gap: 12px; } }
@@ -203,7 +202,8 @@ def extremes(run: Run) -> list[tuple[str, str]]:
             lines.append((label, text))
     if closest := _by_room(run.tables.get("buses", ())):
         row = closest[0]
-        where = f"bus {row['bus']}, {fixed(row['v_pu'], 3)} of {fixed(row['v_min'], 3)} to {fixed(row['v_max'], 3)}{_when(row)}"
+        limits = f"{fixed(row['v_min'], 3)} to {fixed(row['v_max'], 3)}"
+        where = f"bus {row['bus']}, {fixed(row['v_pu'], 3)} of {limits}{_when(row)}"
         lines.append(("Voltage nearest to a limit", f"{fixed(_room(row), 3)} p.u. away ({where})"))
     loaded = _by(run.tables.get("lines", ()), "loading_percent")
     if loaded:

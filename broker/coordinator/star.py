@@ -18,7 +18,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Ended, Tests
 from hushgrid.node.problems.masking import INTRODUCTION
 from hushgrid.node.problems.plan import RunPlan
-from hushgrid.node.problems.power_flow.rolling import Point, horizon
+from hushgrid.node.problems.rolling import Point
 from hushgrid.node.wire import SMALL, Publication
 
 
@@ -90,7 +90,7 @@ class StarCoordinator(Coordinator):
         return cast(StarCentre, self.driver.machine).final_state()
 
     def points(self) -> tuple[Point, ...]:
-        if self.final_state() is None or horizon(self.plan.problem) is None or self.driver is None:
+        if self.final_state() is None or self.plan.kind.periods(self.plan.problem) is None or self.driver is None:
             return ()
         points: tuple[Point, ...] = self._kind.points(self.plan, self._source, self.driver.machine.state)
         return points

@@ -39,8 +39,9 @@ from hushgrid.node.problems.plan import step_ratio
 from hushgrid.node.problems.power_flow.device import Zone, ZoneLoss, capacities, loss_of, model_of, public, wiring
 from hushgrid.node.problems.power_flow.gate import expected_l1, sum_error
 from hushgrid.node.problems.power_flow.horizon import read_profiles
-from hushgrid.node.problems.power_flow.rolling import Course, Point, carried_on
+from hushgrid.node.problems.power_flow.rolling import carried_on
 from hushgrid.node.problems.power_flow.section import HorizonProblem
+from hushgrid.node.problems.rolling import Course, Point
 from hushgrid.node.schema.sections import Adjacency
 
 

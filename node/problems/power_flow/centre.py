@@ -34,7 +34,7 @@ from hushgrid.node.problems.power_flow.conclusion import (
 from hushgrid.node.problems.power_flow.costs import TOTALS
 from hushgrid.node.problems.power_flow.day import Day
 from hushgrid.node.problems.power_flow.device import Wiring, largest_message, wiring
-from hushgrid.node.problems.power_flow.rolling import Point
+from hushgrid.node.problems.rolling import Point
 
 Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
 

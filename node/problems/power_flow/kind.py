@@ -15,6 +15,7 @@ from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.feed import Feed
 from hushgrid.node.problems.kind import Device, DeviceFile, Kind, Outcome, Plan, RunFacts, ScenarioSections, SiteOutcome
+from hushgrid.node.problems.power_flow.rolling import HOUR_S, carried_on
 from hushgrid.node.problems.power_flow.section import (
     NAME,
     ZoneData,
@@ -23,6 +24,7 @@ from hushgrid.node.problems.power_flow.section import (
     check_objective,
     objective_of,
 )
+from hushgrid.node.problems.rolling import Course, Periods
 from hushgrid.node.schema.sections import Adjacency, AllowedProblem, Day, Privacy, Section
 
 FILES = ("profiles", "storage", "ramps", "availability", "price", "reserve")  #: that a horizon may name
@@ -208,6 +210,16 @@ class PowerFlow(Kind):
 
     def among(self, plan: ZonesPlan, present: Sequence[str]) -> ZonesPlan:
         return replace(plan, zones={z: buses for z, buses in plan.zones.items() if z in present})
+
+    def periods(self, problem: ZonesPlan) -> Periods | None:
+        day = problem.horizon
+        return None if day is None else Periods(day.first, day.periods, day.hours * HOUR_S)
+
+    def lasting(self, problem: ZonesPlan) -> ZonesPlan:
+        return problem if problem.horizon is None else replace(problem, horizon=problem.horizon.lasting)
+
+    def carried_on(self, problem: ZonesPlan, course: Course, began: float) -> ZonesPlan:
+        return carried_on(problem, course, began)
 
     def source(self, problem: ZonesProblem) -> str:
         return problem.case

@@ -8,8 +8,8 @@ import pytest
 
 from hushgrid.broker.coordinator import warm_start
 from hushgrid.broker.coordinator.schedule import Clocks
+from hushgrid.node.problems import rolling
 from hushgrid.node.problems.plan import encode_plan
-from hushgrid.node.problems.power_flow import rolling
 from hushgrid.node.wire import COORDINATOR
 from tests.support.runs.continuous_fleet import Again
 from tests.support.runs.day_fleet import HOUR, UNITS, DayFleet, epsilon, followed, setup_of, shaped, small, storage
@@ -207,12 +207,13 @@ def test_a_plan_that_begins_a_day_has_the_bytes_that_it_always_had(setup):
 
 def test_of_a_state_the_hours_to_come_are_taken_and_the_others_kept(setup):
     day = msgspec.structs.replace(setup.plan.problem.horizon, first=3)
-    state = np.arange(8.0)
-    assert rolling.to_come(state, 1, day).tolist() == [4, 5, 6, 7]
-    assert rolling.passed(state, 1, day).tolist() == [0, 1, 2, 3]
-    assert rolling.to_come(state[:4], 3, day).tolist() == [0, 1, 2, 3]
-    assert rolling.to_come(state[:2], 4, day) is None
-    assert rolling.to_come(state[:7], 1, day) is None
+    state, periods = np.arange(8.0), setup.plan.kind.periods(msgspec.structs.replace(setup.plan.problem, horizon=day))
+    assert periods == (3, 4, HOUR)
+    assert rolling.to_come(state, 1, periods).tolist() == [4, 5, 6, 7]
+    assert rolling.passed(state, 1, periods).tolist() == [0, 1, 2, 3]
+    assert rolling.to_come(state[:4], 3, periods).tolist() == [0, 1, 2, 3]
+    assert rolling.to_come(state[:2], 4, periods) is None
+    assert rolling.to_come(state[:7], 1, periods) is None
     later = msgspec.structs.replace(setup.plan, problem=msgspec.structs.replace(setup.plan.problem, horizon=day))
     assert warm_start.label(later) == warm_start.label(setup.plan)
 

@@ -52,6 +52,16 @@ def test_every_table_of_a_plan_has_the_days_own_periods(tmp_path):
         assert {row[columns.index("period")] for row in rows} == {2, 3, 4}, name
 
 
+def test_a_plan_that_is_done_is_put_together_once_for_all_that_ask(tmp_path, setup):
+    fleet = DayFleet(tmp_path, setup)
+    fleet.interval()
+    over = fleet.centre.concluded()
+    fleet.centre.answer()
+    fleet.centre.view(None)
+    assert fleet.centre.points()
+    assert fleet.centre.concluded() is over
+
+
 def test_storage_and_generators_go_on_where_the_plan_before_has_them(tmp_path, setup):
     fleet, before = DayFleet(tmp_path, setup), None
     steps = 0.3 * setup.case.generators.p_max * setup.case.base_mva

@@ -9,7 +9,8 @@ from hushgrid.node.wire import COORDINATOR
 from tests.support.runs.continuous_fleet import Again
 from tests.support.runs.day_fleet import DayFleet, epsilon, small
 
-LAST = 8  #: messages: zones hand over their parts, the AC step is solved, each zone gets its own
+pytestmark = pytest.mark.long
+LAST = 6  #: messages: zones hand over their parts, the AC step is solved, each zone gets its own
 
 
 @pytest.mark.parametrize("who", [COORDINATOR, "z1"])

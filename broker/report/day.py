@@ -16,6 +16,7 @@ class Day(NamedTuple):
     load: float
     served: float
     unserved: float
+    worst: tuple[float, int]  #: the most that is not served, MW, and in which period
     spilled: float
     generation: float
     discharged: float
@@ -47,7 +48,10 @@ class Day(NamedTuple):
     @property
     def sentence(self) -> str:
         """Energies, and what storage moved."""
-        lost = [f"{amount(self.unserved)} MWh are not served"] if self.unserved >= SEEN else []
+        lost = list[str]()
+        if self.unserved >= SEEN:
+            most, when = self.worst
+            lost = [f"{amount(self.unserved)} MWh are not served (most in period {when}: {amount(most)} MW)"]
         lost += [f"{amount(self.spilled)} MWh are generated and used by nobody"] if self.spilled >= SEEN else []
         apart = (
             "" if self.disagreement is None else f"; zones differ by at most {amount(self.disagreement)} MW in a tie"
@@ -68,6 +72,7 @@ def day_of(result: Mapping[str, Any], noisy: bool) -> Day | None:
         periods=int(horizon["periods"]),
         hours=hours,
         **energy,
+        worst=max((mw, t) for t, mw in enumerate(result["unserved_mw"], 1)),
         discharged=hours * sum(result.get("discharge_mw") or ()),
         cost=float(result["objective"]),
         ac=ac.get("objective"),

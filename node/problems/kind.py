@@ -451,6 +451,10 @@ class ProblemKind(ABC, Generic[S, P, D]):
         """
         raise InputError(f"found {', '.join(present)} there, expected {', '.join(plan.nodes)}")
 
+    def check_data(self, problem: S, public: P) -> None:
+        """Raises InputError unless what simulated nodes hold, and the public part does not, is whole."""
+        return None
+
     def periods(self, problem: P) -> Periods | None:
         """Those that a problem is planned over; None of a problem without any."""
         return None

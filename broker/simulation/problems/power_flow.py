@@ -247,7 +247,8 @@ def own_loads(case: Case, buses: tuple[int, ...], horizon: HorizonProblem | None
         return loads(case, buses)
     if horizon.profiles is None:
         return np.tile(loads(case, buses), horizon.periods)
-    return read_profiles(Path(horizon.profiles), buses, case.base_mva, horizon.periods, others=True)
+    others = frozenset(case.buses.numbers.tolist())
+    return read_profiles(Path(horizon.profiles), buses, case.base_mva, horizon.periods, others)
 
 
 def with_loads(case: Case, models: Mapping[str, ZoneModel], d: Mapping[str, Vector]) -> Case:

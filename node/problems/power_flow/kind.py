@@ -18,6 +18,7 @@ from hushgrid.node.problems.kind import Device, DeviceFile, Kind, Outcome, Plan,
 from hushgrid.node.problems.power_flow.rolling import HOUR_S, carried_on
 from hushgrid.node.problems.power_flow.section import (
     NAME,
+    PLACE,
     ZoneData,
     ZonesPlan,
     ZonesProblem,
@@ -74,7 +75,8 @@ class PowerFlow(Kind):
     def check_questions(self, problem: ZonesProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
         change = privacy.adjacency.of_loads
         if (problem.horizon is None) == bool(privacy.adjacency.day):
-            raise InputError(f"{file}: privacy.adjacency: found {privacy.adjacency}, expected {self._unit_of(problem)}")
+            found = "day" if privacy.adjacency.day else privacy.adjacency
+            raise InputError(f"{file}: privacy.adjacency: found {found}, expected {self._unit_of(problem)}")
         if problem.margins and change is not None and change.relative is not None:
             raise InputError(
                 f"{file}: problem.margins: found true, expected false (bounded-change: relative; the coordinator "
@@ -210,6 +212,17 @@ class PowerFlow(Kind):
 
     def among(self, plan: ZonesPlan, present: Sequence[str]) -> ZonesPlan:
         return replace(plan, zones={z: buses for z, buses in plan.zones.items() if z in present})
+
+    def check_data(self, problem: ZonesProblem, public: ZonesPlan) -> None:
+        from hushgrid.grid_cases import load
+        from hushgrid.node.problems.power_flow.horizon import read_profiles
+
+        day = problem.horizon
+        if day is None or day.profiles is None:
+            return
+        case, file = load(problem.case), Path(day.profiles.replace(PLACE, "1"))
+        buses = tuple(case.buses.numbers.tolist())
+        read_profiles(file, buses, case.base_mva, day.periods, others=buses)
 
     def periods(self, problem: ZonesPlan) -> Periods | None:
         day = problem.horizon

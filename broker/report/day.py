@@ -34,9 +34,16 @@ class Day(NamedTuple):
         return "the gate's noisy loads" if self.noisy else "the loads"
 
     @property
+    def slack(self) -> str:
+        """What the cost counts beside generation and storage, as the end of a clause; "" where there is none of it."""
+        return ", with lost load and curtailment" if max(self.unserved, self.spilled) >= SEEN else ""
+
+    @property
     def headline(self) -> str:
         """The run in half a sentence."""
         how = ["AC in every period"] if self.ac is not None else [f"relaxed: {self.status}"]
+        if self.slack:
+            how.append(self.slack.removeprefix(", "))
         if self.bound is not None:
             how.append(f"bound {money(self.bound)}")
         cost = self.cost if self.ac is None else self.ac

@@ -12,6 +12,7 @@ from hushgrid.broker.report import dispatch, dispatch_page, quality
 from hushgrid.broker.report.day import Day, day_of
 from hushgrid.broker.report.drawings import plots
 from hushgrid.broker.report.drawings.gridmap import PALETTE
+from hushgrid.broker.report.drawings.numbers import fixed
 from hushgrid.broker.report.drawings.page import figure, paragraphs, table
 from hushgrid.broker.report.run_directory import Array, Run
 from hushgrid.kernels.types import DocumentView
@@ -65,9 +66,10 @@ def key_figures(run: Run, day: Day) -> list[tuple[str, str]]:
         (f"Load served ({day.loads})", f"{dispatch.amount(day.served)} of {dispatch.amount(day.load)} MWh"),
         ("Periods", f"{day.periods} of {day.hours:g} h"),
         (f"Generation ({how})", f"{dispatch.amount(day.generation)} MWh"),
-        (f"Cost of the day ({how})", f"{dispatch.money(day.cost if day.ac is None else day.ac)} $"),
-        ("Given by storage", f"{dispatch.amount(day.discharged)} MWh"),
-        ("Unserved", f"{dispatch.amount(day.unserved) if day.unserved >= dispatch.SEEN else '0'} MWh"),
+        (f"Cost of the day ({how}{day.slack})", f"{dispatch.money(day.cost if day.ac is None else day.ac)} $"),
+        ("Given by storage", _energy(day.discharged)),
+        ("Unserved", _energy(day.unserved)),
+        ("Curtailed: generated, used by nobody", _energy(day.spilled)),
     ]
     if day.failed:
         rows.append(("Periods without an AC dispatch", ", ".join(map(str, day.failed))))
@@ -78,6 +80,10 @@ def key_figures(run: Run, day: Day) -> list[tuple[str, str]]:
     if day.disagreement is not None:
         rows.append(("Largest disagreement of two zones", f"{day.disagreement:,.3f} MW or MVAr"))
     return rows + dispatch_page.extremes(run)
+
+
+def _energy(value: float) -> str:
+    return f"{dispatch.amount(value) if value >= dispatch.SEEN else '0'} MWh"
 
 
 def drawn(run: Run, day: Day) -> str:
@@ -217,9 +223,8 @@ def _paths(run: Run, name: str, element: str, column: str) -> Mapping[str, Array
 def _table(run: Run, day: Day) -> str:
     result = run.result
     columns = [result[f"{key}_mw"] for key in ("load", "served", "unserved", "charge", "discharge")]
-    prices = [f"{low:,.2f} to {high:,.2f}" for low, high in zip(result["price_min"], result["price_max"], strict=True)]
-    rows = [
-        [str(t), *(f"{column[t - 1]:,.2f}" for column in columns), prices[t - 1]] for t in range(1, day.periods + 1)
-    ]
+    ends = zip(result["price_min"], result["price_max"], strict=True)
+    prices = [f"{fixed(low)} to {fixed(high)}" for low, high in ends]
+    rows = [[str(t), *(fixed(column[t - 1]) for column in columns), prices[t - 1]] for t in range(1, day.periods + 1)]
     cells = table(list(HEADINGS), rows, f"The day period by period, at {day.loads}.")
     return f"<details><summary>Period by period ({day.periods} rows)</summary>{cells}</details>"

@@ -150,6 +150,14 @@ def test_load_that_nobody_serves_stands_on_top_of_the_stack(day: Path) -> None:
     page = build(day).read_text()
     assert ">not served</text>" in page
     assert "What is above the lines: losses and what is generated and used by nobody.</figcaption>" in page
+    assert "2.0 MWh are not served (most in period 2: 2.0 MW), 3.0 MWh are generated and used by nobody" in page
+    assert "<dt>Cost of the day (AC, with lost load and curtailment)</dt>" in page
+    assert "<dt>Curtailed: generated, used by nobody</dt><dd>3.0 MWh</dd>" in page
+
+
+def test_a_price_that_rounds_to_zero_has_no_sign(day: Path) -> None:
+    amend(day, price_min=[-0.001, 20.0, 21.0])
+    assert "<td>0.00 to 29.00</td>" in build(day).read_text()
 
 
 def test_of_more_storage_than_a_chart_tells_apart_the_energy_is_shown_by_zone(day: Path) -> None:

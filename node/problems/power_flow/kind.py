@@ -123,9 +123,9 @@ class PowerFlow(Kind):
         return zone_of(owner.node, owner.data, path, owner.budget.adjacency, owner.allow.loads)
 
     def feed(self, owner: DeviceFile, path: str) -> Feed:
-        from hushgrid.node.problems.power_flow.feed import ZoneFeed
+        from hushgrid.node.problems.power_flow.feed import ReadingsFeed, ZoneFeed
 
-        return ZoneFeed(owner, path)
+        return ReadingsFeed(owner, path) if owner.source and owner.source.rule else ZoneFeed(owner, path)
 
     def adjacency(self, adjacency: Adjacency, base: Path) -> Adjacency:
         change = adjacency.of_loads

@@ -86,6 +86,8 @@ def day(options: argparse.Namespace) -> str:
     ):
         if not low <= value <= high:
             raise InputError(f"--{key}: found {value}, expected {low} to {high}")
+    if (options.out / "scenario.yaml").exists():
+        raise InputError(f"--out {options.out}: found a scenario in it, expected another directory")
     more = _numbers("--storage", options.storage, 3)
     limits, cost = _numbers("--voltage", options.voltage, 2), _numbers("--cost", options.cost, 2)
     seen = day_of(open_network(name, "case"), title(name), options.day, T, 24 / T, where)
@@ -112,6 +114,7 @@ def day(options: argparse.Namespace) -> str:
         f"wrote {options.out}: {case.name}, {len(case.buses)} buses in {len(zones)} zones, {T} periods of {24 / T:g} h",
         f"  load less generation that nobody controls: {served.min():.3g} to {served.max():.3g} MW",
         f"  storage: {len(units)} units of {sum(float(unit[3]) for unit in units):.3g} MWh",
+        *([] if T == 1 or np.ptp(seen.loads, axis=0).any() else ["  no time series: all periods are alike"]),
         *(f"  left out: {what}" for what in case.omitted),
         *([f"  data: {LICENCE}"] if name.startswith(SIMBENCH) else []),
         f"  hushgrid run {options.out / 'scenario.yaml'}",

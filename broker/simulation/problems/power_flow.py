@@ -40,8 +40,9 @@ from hushgrid.node.problems.plan import step_ratio
 from hushgrid.node.problems.power_flow.device import Zone, ZoneLoss, capacities, loss_of, model_of, public, wiring
 from hushgrid.node.problems.power_flow.gate import expected_l1, sum_error
 from hushgrid.node.problems.power_flow.horizon import read_profiles
-from hushgrid.node.problems.power_flow.rolling import Course, Point, carried_on
+from hushgrid.node.problems.power_flow.rolling import carried_on
 from hushgrid.node.problems.power_flow.section import HorizonProblem
+from hushgrid.node.problems.rolling import Course, Point
 from hushgrid.node.schema.sections import Adjacency
 
 
@@ -248,7 +249,8 @@ def own_loads(case: Case, buses: tuple[int, ...], horizon: HorizonProblem | None
         return loads(case, buses)
     if horizon.profiles is None:
         return np.tile(loads(case, buses), horizon.periods)
-    return read_profiles(Path(horizon.profiles), buses, case.base_mva, horizon.periods, others=True)
+    others = frozenset(case.buses.numbers.tolist())
+    return read_profiles(Path(horizon.profiles), buses, case.base_mva, horizon.periods, others)
 
 
 def with_loads(case: Case, models: Mapping[str, ZoneModel], d: Mapping[str, Vector]) -> Case:

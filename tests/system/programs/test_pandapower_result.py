@@ -133,3 +133,18 @@ def test_a_day_that_cannot_be_made_is_refused_in_one_line_and_writes_nothing(opt
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert line in done.err
     assert not Path("day").exists()
+
+
+@needs_pandapower
+def test_a_day_of_a_network_without_time_series_says_so_and_takes_no_scenarios_place(hushgrid, tmp_path):
+    import pandapower
+
+    net = ring()
+    del net["profiles"]
+    pandapower.to_json(net, "net.json")
+    options = ("case", "day", "net.json", "--out", "day", "--periods", 4, "--zones", 2)
+    assert "no time series: all periods are alike" in hushgrid(*options).out
+    written = Path("day/scenario.yaml").read_bytes()
+    done = hushgrid(*options, "--day", 0, "--voltage", "0.9,1.1")
+    assert (done.code, done.err) == (2, "hushgrid: --out day: found a scenario in it, expected another directory\n")
+    assert Path("day/scenario.yaml").read_bytes() == written

@@ -75,6 +75,7 @@ class Made(NamedTuple):
     zones: Zones
     served: Floats  #: (days T,) MW of load less generation that nobody controls
     units: list[Row]  #: of storage
+    still: bool  #: there are no time series: all periods are alike
 
 
 def write(network: str, wanted: Wanted, out: Path) -> Made:
@@ -103,7 +104,8 @@ def write(network: str, wanted: Wanted, out: Path) -> Made:
         horizon=", ".join([f"periods: {T}", f"hours: {24 / T:g}", *_named(tables)]),
     )
     _write(out, case.without_loads(), tables, text)
-    return Made(case, zones, seen.loads[:, :, 0].sum(axis=1), units)
+    still = seen.loads.shape[0] > 1 and not np.ptp(seen.loads, axis=0).any()
+    return Made(case, zones, seen.loads[:, :, 0].sum(axis=1), units, still)
 
 
 def _named(tables: Tables) -> Iterator[str]:

@@ -24,11 +24,10 @@ from hushgrid.broker.simulation.progress import Progress
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.columns import columns
 from hushgrid.node.config.scenario import Scenario
-from hushgrid.node.problems.power_flow.rolling import Point
-from hushgrid.node.problems.power_flow.section import ZonesProblem
+from hushgrid.node.problems.power_flow.section import PLACE, ZonesProblem
+from hushgrid.node.problems.rolling import Point
 
 MOST = 366  #: days
-PLACE = "{day}"  #: in the name of a table's file: the day, from 1
 OF_A_DAY = ("profiles", "availability")  #: tables that each day may have one of
 SEEDS = 1 << 63  #: as many seeds there are
 TABLE = "days.csv"

@@ -47,6 +47,8 @@ def day(options: argparse.Namespace) -> str:
     ):
         if not low <= value <= high:
             raise InputError(f"--{key}: found {value}, expected {low} to {high}")
+    if (out / "scenario.yaml").exists():
+        raise InputError(f"--out {out}: found a scenario in it, expected another directory")
     more = _numbers("--storage", options.storage, 3)
     limits, cost = _numbers("--voltage", options.voltage, 2), _numbers("--cost", options.cost, 2)
     made = write(name, Wanted(options.day, options.days, T, options.zones, more, limits, cost), out)
@@ -56,6 +58,7 @@ def day(options: argparse.Namespace) -> str:
         f"{T} periods of {24 / T:g} h" + (f", {options.days} days" if several else ""),
         f"  load less generation that nobody controls: {made.served.min():.3g} to {made.served.max():.3g} MW",
         f"  storage: {len(made.units)} units of {sum(float(unit[3]) for unit in made.units):.3g} MWh",
+        *(["  no time series: all periods are alike"] if made.still else []),
         *(f"  left out: {what}" for what in made.case.omitted),
         *([f"  data: {LICENCE}"] if name.startswith(SIMBENCH) else []),
         f"  hushgrid run {out / 'scenario.yaml'}{several}",

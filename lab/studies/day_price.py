@@ -10,13 +10,12 @@ The answer is a device's own, with seeded noise. Both programs are solved by one
 
 from __future__ import annotations
 
-import csv
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from math import sin, sqrt
+from math import sqrt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,19 +23,17 @@ import numpy as np
 
 from hushgrid import scenarios
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
-from hushgrid.grid_cases import load
-from hushgrid.grid_cases.partition import partition
 from hushgrid.grid_cases.zone.build import zone_models
 from hushgrid.grid_cases.zone.cost import Least
 from hushgrid.grid_cases.zone.horizon import NO_STORAGE
 from hushgrid.kernels.types import DocumentView, Vector
+from hushgrid.lab.benchmarks.common.shaped_day import by_shape
 from hushgrid.lab.day_files import Wanted, write
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.lab.studies.problems.day import CentralDay
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.power_flow.gate import lattice_of
-from hushgrid.node.problems.power_flow.horizon import PROFILES, STORAGE
 from hushgrid.node.problems.power_flow.question import LoadQuestion
 
 EPSILONS = (5.0, 1.0, 0.2)
@@ -44,11 +41,6 @@ EPSILONS = (5.0, 1.0, 0.2)
 UNITS = {"house-day": 0.02, "workshop-day, MW-hour": 1.0}
 POWER_FACTOR = 0.97
 DRAWS = 8
-#: The shape of a day, for a case without profiles: a load is SHAPE[t] (1 + .1 sin(1.7 place + .9 t)) of its own in t.
-SHAPE = (
-    *(0.62, 0.58, 0.56, 0.55, 0.56, 0.6, 0.7, 0.82, 0.9, 0.93, 0.94, 0.95),
-    *(0.94, 0.92, 0.9, 0.89, 0.9, 0.95, 1.0, 0.99, 0.94, 0.86, 0.77, 0.68),
-)
 #: SimBench's networks by our name, the days of their year (from 0), and what they are planned with.
 SIMBENCH = {"MV rural": "simbench:1-MV-rural--0-sw", "MV semiurb": "simbench:1-MV-semiurb--0-sw"}
 DAYS = (27, 117, 197)
@@ -139,33 +131,7 @@ def case14(folder: Path) -> Path:
 
 def case30(folder: Path) -> Path:
     """case30 in three zones: loads by SHAPE, one storage a zone at its largest load."""
-    case = load("case30")
-    zones = partition(case, 3)
-    numbers = case.buses.numbers.tolist()
-    p, q = case.buses.p_d * case.base_mva, case.buses.q_d * case.base_mva
-    rows = [
-        (t + 1, bus, *(round(float(v[k]) * shape * (1 + 0.1 * sin(1.7 * (k + 1) + 0.9 * t)), 9) for v in (p, q)))
-        for t, shape in enumerate(SHAPE)
-        for k, bus in enumerate(numbers)
-    ]
-    _write(folder / "profiles.csv", PROFILES, rows)
-    units = []
-    for buses in zones.values():
-        here = [numbers.index(bus) for bus in sorted(buses)]
-        largest, power = numbers[max(here, key=lambda k: p[k])], 0.1 * float(p[here].sum())
-        units.append((f"s{largest}", largest, power, 3 * power, 0.95, 0.5, 1.5 * power, 1.5 * power))
-    _write(folder / "storage.csv", STORAGE, units)
-    scenario = folder / "day30.yaml"
-    scenario.write_text(
-        "hushgrid: 1\nname: day30\n"
-        f"problem:\n  kind: zones\n  case: case30\n  zones: {[sorted(buses) for buses in zones.values()]}\n"
-        "  objective: cost\n"
-        "  horizon: {periods: 24, hours: 1, profiles: profiles.csv, storage: storage.csv, ramps: 0.05}\n"
-        "algorithm: {name: consensus-admm, rounds: 300}\n"
-        "privacy: {mode: input, adjacency: {day: {energy_mwh: 0.02, power_factor: 0.97}}, epsilon: 1}\n"
-        "run: {stop: {tolerance: 1.0e-4, patience: 3}}\n"
-    )
-    return scenario
+    return by_shape(folder, "case30")
 
 
 #: Only buses that have a load in the case carry noise: which those are is public. `case day` says so by itself.
@@ -184,11 +150,6 @@ def _made(place: str, folder: Path) -> Path:
     if place in MADE:
         return MADE[place](folder)
     return simbench(place, folder) if place.partition(",")[0] in SIMBENCH else Path(place)
-
-
-def _write(path: Path, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([columns, *rows])
 
 
 def measured(place: str) -> tuple[tuple[str | float, ...], list[tuple[str | float, ...]]]:

@@ -151,3 +151,18 @@ def test_a_week_of_a_network_is_run_with_the_loads_of_each_day(hushgrid, tmp_pat
     first, second = (api.Result.load(tmp_path / "week" / f"day-{day}") for day in (1, 2))
     assert sum(second.load_mw) == pytest.approx(1.2 * sum(first.load_mw))
     assert sum(first.load_mw) > 1
+
+
+@needs_pandapower
+def test_a_day_of_a_network_without_time_series_says_so_and_takes_no_scenarios_place(hushgrid, tmp_path):
+    import pandapower
+
+    net = ring()
+    del net["profiles"]
+    pandapower.to_json(net, "net.json")
+    options = ("case", "day", "net.json", "--out", "day", "--periods", 4, "--zones", 2)
+    assert "no time series: all periods are alike" in hushgrid(*options).out
+    written = Path("day/scenario.yaml").read_bytes()
+    done = hushgrid(*options, "--day", 0, "--voltage", "0.9,1.1")
+    assert (done.code, done.err) == (2, "hushgrid: --out day: found a scenario in it, expected another directory\n")
+    assert Path("day/scenario.yaml").read_bytes() == written

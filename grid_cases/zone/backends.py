@@ -29,7 +29,7 @@ def solver(
     tolerance: float,
     label: str,
     feasibility: float | None = None,
-    changes: Mapping[str, Any] = UNCHANGED,
+    changes: Mapping[str, object] = UNCHANGED,
 ) -> Solver:
     """The solver named; `feasibility` [tolerance], P_first, shape (n,), and changes are Clarabel's alone.
 

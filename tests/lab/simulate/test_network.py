@@ -21,7 +21,7 @@ class Fleet:
         self.world.run(1.0)
 
     def main(self, name):
-        party = Party(name, ("news/#",), will=(f"news/{name}", b"gone"))
+        party = Party(name, (f"news/{name}", b"gone"), ("news/#",))
         link = self.links[name] = SimulatedLink(self.broker, party)
         poller = system.machine.poller()
         link.open()

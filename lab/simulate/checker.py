@@ -95,7 +95,9 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
         elif kind == "outcome":
             device.outcomes.add(event["run"])
         elif kind == "accepted":
-            device.foreign, device.paid, device.drawn = "", 0, set()
+            if event["no"] >= device.heard[event["id"]]:  # else its mark alone was gone, and others remember more
+                device.foreign = ""
+            device.paid, device.drawn = 0, set()
             device.spent[event["id"]] = max(device.spent[event["id"]], event["no"])
         elif kind == "ledger" and who != COORDINATOR:
             _opened(device, event, wrong)

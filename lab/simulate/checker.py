@@ -78,7 +78,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
         def wrong(promise: str, text: str) -> None:
             found.append(Finding(promise, number, who, text))  # noqa: B023
 
-        if (text := calm.sees(event)) and not budgets:
+        if (text := calm.sees(event)) and not budgets and not any(one.foreign for one in devices.values()):
             wrong("answered", text)
         if kind == "defect":
             wrong("defect", event["trace"].strip().splitlines()[-1])
@@ -137,7 +137,6 @@ class _Calm:
     def __init__(self) -> None:
         self.until = 0.0  #: when what has gone wrong is over, and overcome, s
         self.began: float | None = None  #: when the interval of now began
-        self.waits: set[str] = set()  #: devices whose owner has something to accept
         self.down: set[str] = set()  #: machines whose process has ended
 
     def sees(self, event: Event) -> str:
@@ -148,16 +147,13 @@ class _Calm:
         elif kind in ("kill", "cut", "start", "exit"):
             self.until = max(self.until, now + OVERCOME_S)
             self.down = self.down - {event["who"]} if kind == "start" else self.down | {event["who"]}
-        elif kind == "card":
-            self.waits.add(event["who"])
         elif kind == "accepted":
-            self.waits.discard(event["who"])
             self.until = max(self.until, now + OVERCOME_S)
         elif kind == "begins":
             self.began = now
         elif kind == "ends":
             began, self.began = self.began, None
-            calm = began is not None and self.until < began and not self.waits | self.down
+            calm = began is not None and self.until < began and not self.down
             if calm and (event["outcome"] != "answer" or event["absent"]):
                 return f"interval {event['interval']} is {event['outcome']} ({event['cause']}), and all were there"
         return ""

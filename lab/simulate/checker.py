@@ -104,7 +104,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
         elif kind == "drawn":
             device.drawn.add(event["digest"])
         elif kind == "spent":
-            if device.foreign and (_remembered(device, event) or not forgetful and any(device.remembered.values())):
+            if device.foreign and (_remembered(device, event) or (not forgetful and any(device.remembered.values()))):
                 wrong(
                     "marks", f"a ledger that was {device.foreign} spends answer {event['no']} before its owner accepts"
                 )

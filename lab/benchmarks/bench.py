@@ -36,6 +36,7 @@ def main(name: str | None, as_json: bool = False) -> int:
     from hushgrid.lab.benchmarks import (
         continuous,
         daemon,
+        day,
         fleet,
         hop,
         idle,
@@ -62,6 +63,7 @@ def main(name: str | None, as_json: bool = False) -> int:
         "dpp2": rounds.dpp2,
         "ledger": ledger.ledger,
         "opf": opf.opf,
+        "day": day.day,
         "warm": continuous.warm,
         "masks": masks.masks,
         "timing": timing.timing,

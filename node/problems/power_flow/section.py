@@ -34,6 +34,7 @@ class PublicLoads(Section, frozen=True, kw_only=True):
     nonzero: Loaded | Literal["case"]  #: buses; `case`: the entries that are not zero in the case file
 
 
+PLACE = "{day}"  #: in the name of a table's file: the day, from 1
 PERIODS, MOST_HOURS = 200, 48.0  #: of a horizon: a day ahead, and as much again
 Hours = Annotated[float, Meta(gt=0, le=24)]
 Power = Annotated[float, Meta(ge=0, le=1e6)]  #: MW, MWh

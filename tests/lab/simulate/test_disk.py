@@ -78,7 +78,7 @@ def test_a_disk_that_fails_says_why(tmp_path, fault, number):
     written(disk, "file", b"a", synced=True)
     disk.fault = fault
     file = disk.open(disk.root / "file", os.O_RDWR, 0)
-    with pytest.raises(OSError, match=".") as caught:
+    with pytest.raises(OSError, match=r".") as caught:
         disk.pwrite(file, b"b", 0)
     assert caught.value.errno == number
     assert (disk.root / "file").read_bytes() == b"a"

@@ -95,7 +95,8 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
         elif kind == "outcome":
             device.outcomes.add(event["run"])
         elif kind == "accepted":
-            if event["no"] >= device.heard[event["id"]]:  # else its mark alone was gone, and others remember more
+            counted = {event["id"]: event["no"]} | event.get("counted", {})
+            if all(no <= counted.get(ledger, 0) for ledger, no in device.remembered.items()):  # else it is told more
                 device.foreign = ""
             device.paid, device.drawn = 0, set()
             device.spent[event["id"]] = max(device.spent[event["id"]], event["no"])

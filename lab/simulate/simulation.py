@@ -121,7 +121,10 @@ class Simulation:
             try:
                 with closing(Ledger(self._ledger(machine), machine.name, self._mark(machine))) as ledger:
                     ledger.accept()
-                    self.world.note("accepted", machine.name, id=ledger.id.hex()[:8], no=ledger.spends.no)
+                    counted = {mark.ledger.hex()[:8]: mark.no for mark in (ledger.mark, *ledger.marks.accepted())}
+                    self.world.note(
+                        "accepted", machine.name, id=ledger.id.hex()[:8], no=ledger.mark.no, counted=counted
+                    )
             except HushgridError as error:  # its disk is full, perhaps: another time
                 self.world.note("error", machine.name, line=str(error).replace(str(self.place), ""))
             return 0

@@ -128,24 +128,8 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         "",
     ),
     "lab": (
-<<<<<<< HEAD
-        *(
-            "",
-            "rollout/compiled",
-            "rollout",
-            "inversion",
-            "attacks",
-            "comparison",
-            "sweep",
-            "planning",
-            "audit",
-            "simulate",
-        ),
-        *("benchmarks/common", "benchmarks"),
-=======
         *("", "rollout/compiled", "rollout", "inversion", "attacks", "comparison", "sweep", "planning", "audit"),
         *("simulate", "benchmarks/common", "benchmarks"),
->>>>>>> sim
         *("studies/common", "studies/baselines", "studies/problems", "studies/papers", "studies"),
     ),
     "cli": ("drafts", "", "operator", "owner", "researcher"),

@@ -38,7 +38,7 @@ def ends(t, outcome="answer", absent=()):
 BEGINS = event("begins", 1000, "coordinator", interval=1)
 LOSS = event("fault", 1000, "", fault="weather", how="loss", amount=0.05, seconds=60.0)
 CARD = event("card", 4, how="put back", mark=None)
-ACCEPTED = event("accepted", 6, id="aa", no=2)
+ACCEPTED = event("accepted", 6, id="aa", no=2, counted={"aa": 2})
 ANSWER = [opened(1), drawn(2), spent(2, 1), send(3, 1)]
 
 #: (promise, what keeps it, what breaks it)

@@ -137,7 +137,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
         def wrong(promise: str, text: str) -> None:
             found.append(Finding(promise, number, who, text))  # noqa: B023
 
-        if (text := calm.sees(event)) and not _excused(event, devices):
+        if (text := calm.sees(event)) and not _excused(event, devices) and not any(d.foreign for d in devices.values()):
             wrong("answered", text)
         lied = lied or event.get("fault") == "forge"
         if kind == "defect":
@@ -160,7 +160,10 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
         elif kind == "outcome":
             device.outcomes.add(event["run"])
         elif kind == "accepted":
-            device.foreign, device.paid, device.drawn, device.accepts = "", 0, set(), True
+            counted = {event["id"]: event["no"]} | event.get("counted", {})
+            if all(no <= counted.get(ledger, 0) for ledger, no in device.remembered.items()):  # else it is told more
+                device.foreign = ""
+            device.paid, device.drawn, device.accepts = 0, set(), True
             device.counted += [spent(ran, event["id"], *row) for *row, ran in event.get("rows", [])]
             device.spent[event["id"]] = max(device.spent[event["id"]], event["no"])
         elif kind == "ledger" and who != COORDINATOR:
@@ -197,7 +200,6 @@ class _Calm:
     def __init__(self) -> None:
         self.until = 0.0  #: when what has gone wrong is over, and overcome, s
         self.began: float | None = None  #: when the interval of now began
-        self.waits: set[str] = set()  #: devices whose owner has something to accept
         self.down: set[str] = set()  #: machines whose process has ended
 
     def sees(self, event: Event) -> str:
@@ -210,16 +212,13 @@ class _Calm:
         elif kind in ("kill", "cut", "start", "exit"):
             self.until = max(self.until, now + OVERCOME_S)
             self.down = self.down - {event["who"]} if kind == "start" else self.down | {event["who"]}
-        elif kind == "card":
-            self.waits.add(event["who"])
         elif kind == "accepted":
-            self.waits.discard(event["who"])
             self.until = max(self.until, now + OVERCOME_S)
         elif kind == "begins":
             self.began = now
         elif kind == "ends":
             began, self.began = self.began, None
-            calm = began is not None and self.until < began and not self.waits | self.down
+            calm = began is not None and self.until < began and not self.down
             if calm and (event["outcome"] != "answer" or event["absent"]):
                 return f"interval {event['interval']} is {event['outcome']} ({event['cause']}), and all were there"
         return ""

@@ -263,7 +263,7 @@ class Faults:
 
     def _again(self, machine: Machine) -> None:
         """Its service is started once it has ended: it may sleep."""
-        if machine.process.alive:
+        if machine.process.frozen:
             self.world.at(self.world.now + 1.0, partial(self._again, machine))
         else:
             machine.again()

@@ -35,8 +35,8 @@ def simulate(
 
     Raises InputError if the scenario is none for devices, or a number is no count.
     """
-    for name, value in (("--faults", faults), ("--days", days or 1), ("--jobs", jobs or 1)):
-        if value < 1:
+    for name, value in (("--faults", faults), ("--days", days), ("--jobs", jobs)):
+        if value is not None and value < 1:
             raise InputError(f"{name}: found {value}, expected at least 1")
     if scenario is None:
         raise InputError("SCENARIO: found none, expected a scenario, or --replay FILE")

@@ -1,8 +1,8 @@
 """What a simulated fleet's history says: facts that an independent checker can judge, without the stack.
 
 Each event is a line of JSON with its date `t`, its kind `e` and whose it is, `who`. `send` is a message as it leaves,
-`spent` an answer that a ledger has committed, `drawn` noise that has met data, `ended` a run that is done on its
-device, `outcome` what it has left on the disk there, `begins` and `ends` an interval.
+`spent` an answer that a ledger has committed, `drawn` noise that has met data, `ended` a run that is done on a device,
+`outcome` what it has left on the disk there, `begins` and `ends` an interval.
 """
 
 from __future__ import annotations

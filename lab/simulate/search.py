@@ -27,7 +27,7 @@ from hushgrid.lab.simulate.world import World
 
 INTERVALS = 15  #: of a life
 FAULTS = 100  #: drawn for a life; messages that are lost, late, doubled or overtaken come on top
-PATIENCE = 400  #: lives that a finding is shrunk by
+PATIENCE = 60  #: lives that a finding is shrunk by
 TOLD = ("fault", "kill", "cut", "card", "start", "exit", "error", "ledger", "accepted", "drawn", "spent", "defect")
 LONGEST = 30  #: events of a trace
 

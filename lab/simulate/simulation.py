@@ -29,6 +29,7 @@ from hushgrid.node.wire import COORDINATOR
 
 QUIET = 3  #: intervals without faults at the end
 NOTICED_S = (30.0, 3000.0)  #: after which an owner looks at what a device says
+ACCEPT = "ledger accept"  #: what the last line of a device asks its owner for
 KEPT = 5000  #: messages that a replay chooses from
 
 
@@ -109,6 +110,8 @@ class Simulation:
             return device_daemon.main(load_device(path), str(path), signals)
         except HushgridError as error:
             self.world.note("error", name, line=str(error).replace(str(root.parent), ""))
+            if ACCEPT in str(error):
+                self._refuses(name)
             return error.exit_code
         except Exception:
             self.world.note("defect", name, trace=traceback.format_exc())
@@ -126,10 +129,14 @@ class Simulation:
         machine.signal("stop")
 
         def accepted(signals: Signals) -> int:
-            with closing(Ledger(self._ledger(machine), machine.name, self._mark(machine))) as ledger:
-                ledger.accept()
-                facts = {"id": ledger.id.hex()[:8], "no": ledger.spends.no, "rows": self.recorder.rows(ledger)}
-                self.world.note("accepted", machine.name, **facts)
+            try:
+                with closing(Ledger(self._ledger(machine), machine.name, self._mark(machine))) as ledger:
+                    ledger.accept()
+                    counted = {mark.ledger.hex()[:8]: mark.no for mark in (ledger.mark, *ledger.marks.accepted())}
+                    facts = {"id": ledger.id.hex()[:8], "no": ledger.mark.no, "counted": counted}
+                    self.world.note("accepted", machine.name, **facts, rows=self.recorder.rows(ledger))
+            except HushgridError as error:  # its disk is full, perhaps: another time
+                self.world.note("error", machine.name, line=str(error).replace(str(self.place), ""))
             return 0
 
         def then() -> None:

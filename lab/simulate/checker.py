@@ -103,6 +103,7 @@ class _Device:
         self.said: dict[tuple[Any, ...], str] = {}  #: digest of each message
         self.killed = self.cut = False  #: how its process has ended last
         self.foreign = ""  #: its ledger was put back or replaced, and its owner has not accepted that
+        self.covered: dict[str, set[str]] = {}  #: the ledgers that a ledger has counted as its own
         self.remembered: dict[str, int] = {}  #: what others knew then
         self.counted: list[Spent] = []  #: by running time: of the ledger of now, gaps among it
         self.real: list[Spent] = []  #: by the world's time: of all its ledgers
@@ -161,8 +162,10 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             device.outcomes.add(event["run"])
         elif kind == "accepted":
             counted = {event["id"]: event["no"]} | event.get("counted", {})
-            if all(no <= counted.get(ledger, 0) for ledger, no in device.remembered.items()):  # else it is told more
-                device.foreign = ""
+            through = {ledger for one in counted for ledger in device.covered.get(one, ())}
+            if all(no <= counted.get(one, 0) or one in through for one, no in device.remembered.items()):
+                device.foreign = ""  # else it is told more
+            device.covered[event["id"]] = {*counted, *through}
             device.paid, device.drawn, device.accepts = 0, set(), True
             device.counted += [spent(ran, event["id"], *row) for *row, ran in event.get("rows", [])]
             device.spent[event["id"]] = max(device.spent[event["id"]], event["no"])

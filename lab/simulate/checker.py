@@ -104,7 +104,7 @@ class _Device:
         self.killed = self.cut = False  #: how its process has ended last
         self.foreign = ""  #: its ledger was put back or replaced, and its owner has not accepted that
         self.covered: dict[str, set[str]] = {}  #: the ledgers that a ledger has counted as its own
-        self.remembered: dict[str, int] = {}  #: what others knew then
+        self.remembered: dict[str, int] = {}  #: what the coordinator had on its disk of its ledgers then
         self.counted: list[Spent] = []  #: by running time: of the ledger of now, gaps among it
         self.real: list[Spent] = []  #: by the world's time: of all its ledgers
         self.limits: list[tuple[float, Event]] = []  #: what its owner allows, and until when the one before may hold
@@ -149,7 +149,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             if who == COORDINATOR:
                 forgetful = True
             else:
-                device.foreign, device.remembered = event["how"], dict(device.heard)
+                device.foreign, device.remembered = event["how"], event.get("known", dict(device.heard))
                 device.loses(event.get("known", {}))
                 device.mark, device.ended = event.get("mark"), set()
         elif kind == "owner":
@@ -166,6 +166,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             if all(no <= counted.get(one, 0) or one in through for one, no in device.remembered.items()):
                 device.foreign = ""  # else it is told more
             device.covered[event["id"]] = {*counted, *through}
+            device.heard[event["id"]] = event["no"]  # what nobody remembers is lost
             device.paid, device.drawn, device.accepts = 0, set(), True
             device.counted += [spent(ran, event["id"], *row) for *row, ran in event.get("rows", [])]
             device.spent[event["id"]] = max(device.spent[event["id"]], event["no"])

@@ -82,9 +82,9 @@ class Recorder:
         return rows
 
     def known(self, name: str) -> dict[str, int]:
-        """What the coordinator remembers of a device's ledgers now; nothing if it does not run."""
+        """What the coordinator has on its disk of a device's ledgers now; nothing if it does not run, or writes it next."""
         ledger = self.ledgers.get(COORDINATOR)
-        if ledger is None or (peer := ledger.marks.peers.peers.get(name)) is None:
+        if ledger is None or name in ledger.marks.peers.changed or (peer := ledger.marks.peers.peers.get(name)) is None:
             return {}
         return {mark.ledger.hex()[:8]: mark.no for mark in peer.counted}
 

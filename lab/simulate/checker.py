@@ -103,6 +103,7 @@ class _Device:
         self.said: dict[tuple[Any, ...], str] = {}  #: digest of each message
         self.killed = self.cut = False  #: how its process has ended last
         self.foreign = ""  #: its ledger was put back or replaced, and its owner has not accepted that
+        self.replaced = False  #: whether that has ever happened: peers may remember more than its owner was told
         self.covered: dict[str, set[str]] = {}  #: the ledgers that a ledger has counted as its own
         self.remembered: dict[str, int] = {}  #: what the coordinator had on its disk of its ledgers then
         self.counted: list[Spent] = []  #: by running time: of the ledger of now, gaps among it
@@ -149,6 +150,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             if who == COORDINATOR:
                 forgetful = True
             else:
+                device.replaced = True
                 device.foreign, device.remembered = event["how"], event.get("known", dict(device.heard))
                 device.loses(event.get("known", {}))
                 device.mark, device.ended = event.get("mark"), set()
@@ -243,7 +245,7 @@ def _remembered(device: _Device, event: Event) -> bool:
 def _opened(device: _Device, event: Event, lied: bool, wrong: Wrong) -> None:
     """A process has opened its ledger."""
     ledger, no = event["id"], event["no"]
-    if event["behind"] and not device.foreign and not lied:
+    if event["behind"] and not device.replaced and not lied:
         wrong("marks", "the ledger refuses to spend, and nobody has put it back or replaced it")
     if not device.foreign and no < device.heard[ledger]:
         wrong("marks", f"the ledger begins at {no}, and {device.heard[ledger]} was heard of it")

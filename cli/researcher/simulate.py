@@ -28,11 +28,11 @@ def main(options: argparse.Namespace) -> int:
     from hushgrid.lab.simulate import front
 
     if options.replay is not None:
-        found = front.replay(options.replay, options.history)
-        for finding in found:
+        findings = front.replay(options.replay, options.history)
+        for finding in findings:
             print(finding)
-        print(f"{len(found)} findings")
-        return 1 if found else 0
+        print(f"{len(findings)} findings")
+        return 1 if findings else 0
     report = front.simulate(
         options.scenario,
         faults=options.faults,

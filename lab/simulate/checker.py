@@ -56,17 +56,17 @@ class Finding(NamedTuple):
 class Spent(NamedTuple):
     """What an answer cost, or what others remember of several."""
 
-    at: float
+    moment: float
     ledger: str
     no: int
     epsilon: float  #: of a pure one
     mu2: float  #: of a Gaussian one
 
 
-def spent(at: float, ledger: str, no: int, kind: str, value: float, mu2: float = 0.0) -> Spent:
+def spent(moment: float, ledger: str, no: int, kind: str, value: float, mu2: float = 0.0) -> Spent:
     if kind == "gaussian":
-        return Spent(at, ledger, no, 0.0, value**2)
-    return Spent(at, ledger, no, value, mu2 if kind == "gap" else 0.0)
+        return Spent(moment, ledger, no, 0.0, value**2)
+    return Spent(moment, ledger, no, value, mu2 if kind == "gap" else 0.0)
 
 
 def normal(x: float) -> float:
@@ -97,10 +97,10 @@ class _Device:
 
     def __init__(self) -> None:
         self.spent: dict[str, int] = defaultdict(int)  #: number of the last spend, by ledger
-        self.heard: dict[str, int] = defaultdict(int)  #: the highest mark that has left, by ledger
+        self.received: dict[str, int] = defaultdict(int)  #: the highest mark that has left, by ledger
         self.drawn: set[str] = set()  #: answers since its ledger was known to have all of them
         self.paid = 0  #: spends since then
-        self.said: dict[tuple[Any, ...], str] = {}  #: digest of each message
+        self.contents: dict[tuple[object, ...], str] = {}  #: digest of each message
         self.killed = self.cut = False  #: how its process has ended last
         self.foreign = ""  #: its ledger was put back or replaced, and its owner has not accepted that
         self.replaced = False  #: whether that has ever happened: peers may remember more than its owner was told
@@ -123,7 +123,7 @@ class _Device:
 
 def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> list[Finding]:
     """All that is wrong. budgets: {device: {epsilon, delta, window_s}}, of a history that does not say them."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     devices: dict[str, _Device] = defaultdict(_Device)
     calm = _Calm()
     forgetful = False  # nobody but a device itself remembers its marks
@@ -137,7 +137,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
         device = devices[who]
 
         def wrong(promise: str, text: str) -> None:
-            found.append(Finding(promise, number, who, text))  # noqa: B023
+            findings.append(Finding(promise, number, who, text))  # noqa: B023
 
         if (text := calm.sees(event)) and not _excused(event, devices) and not any(d.foreign for d in devices.values()):
             wrong("answered", text)
@@ -151,7 +151,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
                 forgetful = True
             else:
                 device.replaced = True
-                device.foreign, device.remembered = event["how"], event.get("known", dict(device.heard))
+                device.foreign, device.remembered = event["how"], event.get("known", dict(device.received))
                 device.loses(event.get("known", {}))
                 device.mark, device.ended = event.get("mark"), set()
         elif kind == "owner":
@@ -168,7 +168,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             if all(no <= counted.get(one, 0) or one in through for one, no in device.remembered.items()):
                 device.foreign = ""  # else it is told more
             device.covered[event["id"]] = {*counted, *through}
-            device.heard[event["id"]] = event["no"]  # what nobody remembers is lost
+            device.received[event["id"]] = event["no"]  # what nobody remembers is lost
             device.paid, device.drawn, device.accepts = 0, set(), True
             device.counted += [spent(ran, event["id"], *row) for *row, ran in event.get("rows", [])]
             device.spent[event["id"]] = max(device.spent[event["id"]], event["no"])
@@ -196,8 +196,8 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
     for who, device in devices.items():
         if runs := device.ended - device.outcomes:
             text = f"run {min(runs)} is done, and has left nothing"
-            found.append(Finding("outcome", number, who, text))
-    return found
+            findings.append(Finding("outcome", number, who, text))
+    return findings
 
 
 class _Calm:
@@ -247,8 +247,8 @@ def _opened(device: _Device, event: Event, lied: bool, wrong: Wrong) -> None:
     ledger, no = event["id"], event["no"]
     if event["behind"] and not device.replaced and not lied:
         wrong("marks", "the ledger refuses to spend, and nobody has put it back or replaced it")
-    if not device.foreign and no < device.heard[ledger]:
-        wrong("marks", f"the ledger begins at {no}, and {device.heard[ledger]} was heard of it")
+    if not device.foreign and no < device.received[ledger]:
+        wrong("marks", f"the ledger begins at {no}, and {device.received[ledger]} was heard of it")
     if device.foreign or device.cut:  # a power cut may take the note of what is drawn
         device.drawn, device.paid = set(), 0
     device.paid += max(no - device.spent[ledger], 0)  # committed as its process died, or paid for what was noted
@@ -269,14 +269,14 @@ def _sent(device: _Device, event: Event, wrong: Wrong) -> None:
             )
         if event["unsynced"]:
             wrong("heard", f"{event['body']} leaves before what it says is on the disk")
-        if not device.foreign and no < device.heard[ledger] and event["body"] == "Birth":
-            wrong("marks", f"a birth says {no}, and {device.heard[ledger]} was heard before")
-        device.heard[ledger] = max(device.heard[ledger], no)
+        if not device.foreign and no < device.received[ledger] and event["body"] == "Birth":
+            wrong("marks", f"a birth says {no}, and {device.received[ledger]} was heard before")
+        device.received[ledger] = max(device.received[ledger], no)
     if len(device.drawn) > device.paid and not device.foreign:
         wrong("paid", f"{len(device.drawn)} answers were drawn, {device.paid} are paid, and {event['body']} leaves")
     if event.get("iterate") and event["seq"]:
         key = (event["run"], event["epoch"], event["seq"], event["dst"], event["body"])
-        if device.said.setdefault(key, event["iterate"]) != event["iterate"]:
+        if device.contents.setdefault(key, event["iterate"]) != event["iterate"]:
             wrong("once", f"message {event['seq']} of run {event['run']} has two contents")
 
 
@@ -305,7 +305,7 @@ def _spends(device: _Device, event: Event, wrong: Wrong) -> None:
 
 def _live(spends: list[Spent], end: float, limit: Event) -> list[Spent]:
     first = end - limit["window_s"] if limit.get("window_s") else -math.inf
-    return [s for s in spends if s.at > first]
+    return [s for s in spends if s.moment > first]
 
 
 def _excused(event: Event, devices: dict[str, _Device]) -> bool:
@@ -321,17 +321,17 @@ def _may_refuse(device: _Device) -> bool:
     limit = device.limits[-1][1]
     kind, value, answers = limit["run"]
     run = [spent(0.0, "", 0, kind, value)] * answers
-    end = max((s.at for s in device.counted), default=0.0)
+    end = max((s.moment for s in device.counted), default=0.0)
     return not within([*_live(device.counted, end, limit), *run], limit["epsilon"], limit["delta"])
 
 
 def main(path: str) -> int:
     events = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
-    found = check(events)
-    for finding in found:
+    findings = check(events)
+    for finding in findings:
         print(finding)
-    print(f"{len(events)} events, {len(found)} findings")
-    return 1 if found else 0
+    print(f"{len(events)} events, {len(findings)} findings")
+    return 1 if findings else 0
 
 
 if __name__ == "__main__":

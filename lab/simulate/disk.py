@@ -110,14 +110,14 @@ class Disk:
 
     def replace(self, source: Path, target: Path) -> None:
         self._step("rename")
-        kept = self._keep(target) if target.exists() else None
+        copied = self._keep(target) if target.exists() else None
         os.replace(source, target)
 
         def undo() -> None:
             if target.exists():
                 os.replace(target, source)
-            if kept is not None:
-                os.link(kept, target)
+            if copied is not None:
+                os.link(copied, target)
 
         self.renamed.append(Named(target.parent, undo))
 
@@ -125,9 +125,9 @@ class Disk:
         if not path.exists():
             return
         self._step("unlink")
-        kept = self._keep(path)
+        copied = self._keep(path)
         path.unlink()
-        self.renamed.append(Named(path.parent, lambda: None if path.exists() else os.link(kept, path)))
+        self.renamed.append(Named(path.parent, lambda: None if path.exists() else os.link(copied, path)))
 
     def connect(self, database: Path | str, uri: bool, timeout: float) -> sqlite3.Connection:
         self._step("connect", writes=False)
@@ -220,9 +220,9 @@ class Disk:
     def _keep(self, path: Path) -> Path:
         """The file beside the folder, under a name of its own."""
         self._kept += 1
-        kept = self._aside / str(self._kept)
-        os.link(path, kept)
-        return kept
+        copied = self._aside / str(self._kept)
+        os.link(path, copied)
+        return copied
 
     def _wrote(self, inode: int, write: Write) -> None:
         self.unsynced.setdefault(inode, []).append(write)

@@ -14,7 +14,7 @@ from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.fleet import Fleet, config_of, written
 from hushgrid.lab.simulate.forger import LIES, forged
 from hushgrid.lab.simulate.machine import Machine
-from hushgrid.lab.simulate.manner import LIVE, own
+from hushgrid.lab.simulate.manner import LIVE, own_file
 from hushgrid.lab.simulate.manner import limit as limit_of
 from hushgrid.lab.simulate.network import Broker, Weather
 from hushgrid.node.privacy.marks import MarkFile, NoMark
@@ -26,7 +26,7 @@ CALLS = 80  #: system calls within which a process dies that is to be killed at 
 class Fault(Struct, frozen=True):
     """One thing that goes wrong."""
 
-    at: float  #: s
+    moment: float  #: s
     kind: str
     who: tuple[str, ...] = ()
     seconds: float = 0.0  #: how long
@@ -54,47 +54,49 @@ def drawn(
     faults = []
     for kind in kinds:
         if beats and chance.random() < 0.85:
-            at = float(chance.choice(beats)) + float(chance.exponential(0.15 if chance.random() < 0.7 else 20.0)) - 0.02
+            moment = (
+                float(chance.choice(beats)) + float(chance.exponential(0.15 if chance.random() < 0.7 else 20.0)) - 0.02
+            )
         else:
-            at = float(chance.uniform(first, last))
-        faults.append(_one(chance, str(kind), min(max(at, first), last), everybody))
-    return sorted(faults, key=lambda fault: fault.at)
+            moment = float(chance.uniform(first, last))
+        faults.append(_one(chance, str(kind), min(max(moment, first), last), everybody))
+    return sorted(faults, key=lambda fault: fault.moment)
 
 
-def _one(chance: np.random.Generator, kind: str, at: float, everybody: Sequence[str]) -> Fault:
+def _one(chance: np.random.Generator, kind: str, moment: float, everybody: Sequence[str]) -> Fault:
     one = (str(chance.choice(everybody)),)
     long = float(np.exp(chance.uniform(np.log(0.05), np.log(600.0))))
     call = int(chance.integers(1, CALLS)) if chance.random() < 0.9 else 0
     match kind:
         case "weather":
             return Fault(
-                at, kind, seconds=long, amount=float(chance.uniform(0.01, 0.4)), how=str(chance.choice(WEATHERS))
+                moment, kind, seconds=long, amount=float(chance.uniform(0.01, 0.4)), how=str(chance.choice(WEATHERS))
             )
         case "parted":
             some = chance.choice(everybody, size=int(chance.integers(1, len(everybody) + 1)), replace=False)
-            return Fault(at, kind, tuple(sorted(map(str, some))), seconds=long)
+            return Fault(moment, kind, tuple(sorted(map(str, some))), seconds=long)
         case "broker":
-            return _of_broker(chance, at, min(long, 120.0), everybody)
+            return _of_broker(chance, moment, min(long, 120.0), everybody)
         case "kill":
-            return Fault(at, kind, one, call=call)
+            return Fault(moment, kind, one, call=call)
         case "cut":
-            return Fault(at, kind, one, seconds=long, call=call)
+            return Fault(moment, kind, one, seconds=long, call=call)
         case "disk":
             how = str(chance.choice(["full", "read-only", "failing", "slow"]))
-            return Fault(at, kind, one, seconds=long, amount=float(chance.uniform(0.1, 5.0)), how=how)
+            return Fault(moment, kind, one, seconds=long, amount=float(chance.uniform(0.1, 5.0)), how=how)
         case "clock":
             size = float(np.exp(chance.uniform(np.log(1.0), np.log(1e9))))
-            return Fault(at, kind, one, amount=size if chance.random() < 0.5 else -size)
+            return Fault(moment, kind, one, amount=size if chance.random() < 0.5 else -size)
         case "sleep":
-            return Fault(at, kind, one, seconds=long)
+            return Fault(moment, kind, one, seconds=long)
         case "card":
             how = str(chance.choice(["put back", "replaced"]))
-            return Fault(at, kind, one, how=how)
+            return Fault(moment, kind, one, how=how)
         case "signal":
-            return Fault(at, kind, one, how=str(chance.choice(["reload", "restart", "begin"])))
+            return Fault(moment, kind, one, how=str(chance.choice(["reload", "restart", "begin"])))
         case "forge":
             return Fault(
-                at,
+                moment,
                 kind,
                 amount=float(chance.random()),
                 call=int(chance.integers(1 << 30)),
@@ -103,20 +105,22 @@ def _one(chance: np.random.Generator, kind: str, at: float, everybody: Sequence[
         case "owner":
             one = (str(chance.choice(everybody[:-1])),)
             how = "budget" if chance.random() < 0.8 else "allow"
-            return Fault(at, kind, one, amount=float(chance.uniform(0.4, 2.5)), how=how)
+            return Fault(moment, kind, one, amount=float(chance.uniform(0.4, 2.5)), how=how)
         case "source":
             one = (str(chance.choice(everybody[:-1])),)
-            return Fault(at, kind, one, seconds=long, amount=float(chance.random()), how=str(chance.choice(TROUBLES)))
-    return Fault(at, "replay", amount=float(chance.random()))
+            return Fault(
+                moment, kind, one, seconds=long, amount=float(chance.random()), how=str(chance.choice(TROUBLES))
+            )
+    return Fault(moment, "replay", amount=float(chance.random()))
 
 
-def _of_broker(chance: np.random.Generator, at: float, seconds: float, everybody: Sequence[str]) -> Fault:
+def _of_broker(chance: np.random.Generator, moment: float, seconds: float, everybody: Sequence[str]) -> Fault:
     """What happens to a broker: it ends for a while, or goes on and has lost, doubled or brought back something."""
     how = str(chance.choice(BROKERS))
     some = chance.choice(everybody, size=int(chance.integers(1, len(everybody) + 1)), replace=False)
     who = tuple(sorted(map(str, some))) if how == "bridges" else ()
     amount = float(np.exp(chance.uniform(np.log(0.001), np.log(2.0))))
-    return Fault(at, "broker", who, seconds=seconds, amount=amount, how=how)
+    return Fault(moment, "broker", who, seconds=seconds, amount=amount, how=how)
 
 
 #: How often each kind is drawn.
@@ -137,7 +141,7 @@ class Faults:
         self.world = broker.world
         self.counts: dict[str, int] = {}
         self.fleet = fleet
-        self.heard: list[tuple[str, bytes, bool]] = []  #: what a replay or a lie begins with
+        self.received: list[tuple[str, bytes, bool]] = []  #: what a replay or a lie begins with
         #: what the coordinator knows of a device's ledgers: {id: number of the last spend}
         self.known: Callable[[str], dict[str, int]] = lambda name: {}
         self.changed_at: float | None = None  #: when a device had other data first
@@ -149,7 +153,7 @@ class Faults:
     def plan(self, faults: Sequence[Fault]) -> None:
         """All of them, each at its time."""
         for fault in faults:
-            self.world.at(fault.at, partial(self.happens, fault))
+            self.world.schedule(fault.moment, partial(self.happens, fault))
 
     def happens(self, fault: Fault) -> None:
         """It happens now."""
@@ -186,7 +190,7 @@ class Faults:
             self._weathers = [other for other in self._weathers if other is not fault]
             self._mixed()
 
-        self.world.at(self.world.now + fault.seconds, over)
+        self.world.schedule(self.world.now + fault.seconds, over)
 
     def _mixed(self) -> None:
         weather = self.broker.weather = Weather()
@@ -213,13 +217,13 @@ class Faults:
                 return
             case "elects":
                 broker.elect(fault.amount)
-                self.world.at(self.world.now + min(fault.seconds, 5.0), broker.start)
+                self.world.schedule(self.world.now + min(fault.seconds, 5.0), broker.start)
                 return
             case "sessions":
                 broker.forget_sessions()
             case _:
                 broker.stop(forget=fault.how == "forgets")
-        self.world.at(self.world.now + fault.seconds, broker.start)
+        self.world.schedule(self.world.now + fault.seconds, broker.start)
 
     def _kill(self, fault: Fault) -> None:
         machine = self.machines[fault.who[0]]
@@ -245,7 +249,7 @@ class Faults:
         def over() -> None:
             machine.slow, machine.disk.fault = 0.0, ""
 
-        self.world.at(self.world.now + fault.seconds, over)
+        self.world.schedule(self.world.now + fault.seconds, over)
 
     def _clock(self, fault: Fault) -> None:
         self.machines[fault.who[0]].jump(fault.amount)
@@ -257,14 +261,14 @@ class Faults:
         machine = self.machines[fault.who[0]]
         if fault.how == "restart":
             machine.signal("stop")
-            self.world.at(self.world.now + 1.0, partial(self._again, machine))
+            self.world.schedule(self.world.now + 1.0, partial(self._again, machine))
         else:
             machine.signal(fault.how)
 
     def _again(self, machine: Machine) -> None:
         """Its service is started once it has ended: it may sleep."""
         if machine.process.frozen:
-            self.world.at(self.world.now + 1.0, partial(self._again, machine))
+            self.world.schedule(self.world.now + 1.0, partial(self._again, machine))
         else:
             machine.again()
 
@@ -279,8 +283,8 @@ class Faults:
                 shutil.copytree(state, copies, ignore=shutil.ignore_patterns("*-shm"))
             machine.boot()
             return
-        kept = self.world.chance(f"card {fault.at}").random() < 0.5
-        machine.disk.emptied(keep=("mark",) if kept else ())
+        copied = self.world.chance(f"card {fault.moment}").random() < 0.5
+        machine.disk.emptied(keep=("mark",) if copied else ())
         if fault.how == "put back":
             shutil.copytree(copies, state)
         facts = {"known": self.known(machine.name), "mark": _mark(machine)}
@@ -289,15 +293,15 @@ class Faults:
 
     def _replay(self, fault: Fault) -> None:
         """Somebody repeats an old message."""
-        if self.heard:
-            topic, payload, _ = self.heard[int(fault.amount * len(self.heard))]
+        if self.received:
+            topic, payload, _ = self.received[int(fault.amount * len(self.received))]
             self.broker.publish("somebody", topic, payload, False)
 
     def _forge(self, fault: Fault) -> None:
         """Somebody says in another's name what that one never said."""
-        if self.heard:
-            recent = int(fault.amount**4 * len(self.heard))  # most lies are about what goes on
-            topic, payload, retain = self.heard[-1 - recent]
+        if self.received:
+            recent = int(fault.amount**4 * len(self.received))  # most lies are about what goes on
+            topic, payload, retain = self.received[-1 - recent]
             lie = forged(payload, fault.how, np.random.Generator(np.random.Philox(fault.call)))
             if lie is not None:
                 self.broker.publish("a liar", topic, lie, retain)
@@ -343,7 +347,7 @@ class Faults:
             case "half":
                 place.write_bytes(good[: int(fault.amount * len(good))])
             case _:
-                place.with_suffix(".new").write_bytes(other(good, zone=own(self.fleet, name) != "rows.csv"))
+                place.with_suffix(".new").write_bytes(other(good, zone=own_file(self.fleet, name) != "rows.csv"))
                 place.with_suffix(".new").replace(place)
         if fault.how in ("half", "changed") and self.changed_at is None:
             self.changed_at = self.world.now
@@ -354,7 +358,7 @@ class Faults:
                 self.feed(name)
                 self.machines[name].again()
 
-        self.world.at(self.world.now + fault.seconds, over)
+        self.world.schedule(self.world.now + fault.seconds, over)
 
     def feed(self, name: str, anyway: bool = False) -> None:
         """A device's data file is replaced in one piece, by the same data."""
@@ -366,7 +370,7 @@ class Faults:
     def _data(self, name: str) -> tuple[Path, bytes]:
         """The file that a device reads its data from, and what is in it."""
         data, root = self.fleet.data[name], self.machines[name].disk.root
-        file = LIVE if LIVE in data else own(self.fleet, name)
+        file = LIVE if LIVE in data else own_file(self.fleet, name)
         return root / file, data[file]
 
 

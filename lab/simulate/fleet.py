@@ -72,8 +72,8 @@ def fleet(raw: Document, file: str, base: Path, *, keys: Document | None = None)
         "run": {"every": f"{every:g}s", "warm_start": False},
         **(keys or {}),
     }
-    shown, more = _public(raw, setup, base)
-    data[COORDINATOR] = {"scenario.yaml": written(shown)} | more
+    public_part, more = _public(raw, setup, base)
+    data[COORDINATOR] = {"scenario.yaml": written(public_part)} | more
     return Fleet(scenario.name, setup.plan.nodes, configs, data, terms, every)
 
 
@@ -173,11 +173,11 @@ def _identity(name: str, number: int) -> tuple[bytes, bytes, str]:
 
 def _public(raw: Document, setup: Setup, base: Path) -> tuple[Document, dict[str, bytes]]:
     """The scenario as a coordinator of devices has it: without data, seeds and faults; and the files it names."""
-    shown, files = copy.deepcopy(raw), dict[str, bytes]()
+    public_part, files = copy.deepcopy(raw), dict[str, bytes]()
     for key in ("seed", "run"):
-        shown.pop(key, None)
+        public_part.pop(key, None)
     if isinstance(setup, ZoneSetup):
-        horizon = shown["problem"].get("horizon") or {}
+        horizon = public_part["problem"].get("horizon") or {}
         horizon.pop("profiles", None)
         for key, value in horizon.items():
             if isinstance(value, str) and (base / value).is_file():
@@ -186,13 +186,13 @@ def _public(raw: Document, setup: Setup, base: Path) -> tuple[Document, dict[str
         assert isinstance(setup, RowNodes)
         shards = [setup.device(name).shard for name in setup.plan.nodes]
         rows = [shard.A.shape[0] for shard in shards]
-        shown["problem"]["data"] = {"devices": {"features": shards[0].A.shape[1], "rows": rows}}
+        public_part["problem"]["data"] = {"devices": {"features": shards[0].A.shape[1], "rows": rows}}
         if "network" not in raw:
-            shown["problem"]["data"]["nodes"] = len(rows)
-        shown["problem"].pop("test", None)
+            public_part["problem"]["data"]["nodes"] = len(rows)
+        public_part["problem"].pop("test", None)
     if isinstance(raw.get("run"), dict) and "stop" in raw["run"]:
-        shown["run"] = {"stop": raw["run"]["stop"]}
-    return shown, files
+        public_part["run"] = {"stop": raw["run"]["stop"]}
+    return public_part, files
 
 
 def written(document: Document) -> bytes:

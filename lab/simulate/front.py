@@ -55,11 +55,11 @@ def simulate(
     say(f"{made.name}: {lived}, {report.faults} faults in {report.seconds:.0f} s")
     say(f"  {kinds}")
     for number, broken in enumerate(report.broken, 1):
-        kept = out / f"{made.name}-{broken.life.seed}-{number}.json"
-        kept.write_bytes(msgspec.json.format(msgspec.json.encode(broken)))
+        copied = out / f"{made.name}-{broken.life.seed}-{number}.json"
+        copied.write_bytes(msgspec.json.format(msgspec.json.encode(broken)))
         for line in _words(broken):
             say(line)
-        say(f"  hushgrid simulate --replay {kept}")
+        say(f"  hushgrid simulate --replay {copied}")
     if not report.broken:
         say("  every promise was kept")
     return report
@@ -74,10 +74,10 @@ def replay(path: Path, history: Path | None = None) -> list[Finding]:
     except msgspec.MsgspecError as error:
         raise InputError(f"{path}: found {error}, expected a file of hushgrid simulate") from None
     made = _made(life.scenario, str(path))
-    simulation, found = live(made, life, quiet(made, life.seed, life.manner))
+    simulation, findings = live(made, life, quiet(made, life.seed, life.manner))
     if history is not None:
         write_history(history, simulation.world.history)
-    return found
+    return findings
 
 
 def write_history(path: Path, history: list[Document]) -> None:
@@ -92,7 +92,9 @@ def _made(raw: Document, file: str) -> Fleet:
 
 def _words(broken: Broken) -> list[str]:
     """A finding, its life, and its trace."""
-    faults = [f"  {f.at:.3f} s: {f.kind} {' '.join(f.who)} {f.how} {f.call or ''}".rstrip() for f in broken.life.faults]
+    faults = [
+        f"  {f.moment:.3f} s: {f.kind} {' '.join(f.who)} {f.how} {f.call or ''}".rstrip() for f in broken.life.faults
+    ]
     events = [f"  {json.dumps(event)[:200]}" for event in broken.trace]
     head = f"broken: {broken.text} (seed {broken.life.seed}, {len(broken.life.faults)} faults)"
     return [head, *faults, "trace:", *events]

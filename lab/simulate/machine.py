@@ -205,13 +205,13 @@ class Machine(System):
 
     def _back(self, seconds: float | None) -> None:
         if seconds is not None:
-            self.world.at(self.world.now + seconds, self.boot)
+            self.world.schedule(self.world.now + seconds, self.boot)
 
     def sleeps(self, seconds: float) -> None:
         """The machine sleeps: nothing of it runs, and its monotonic clock stands still."""
         if self.powered and not self.process.frozen:
             self.process.frozen, self._slept = True, self.world.now
-            self.world.at(self.world.now + seconds, self.wakes)
+            self.world.schedule(self.world.now + seconds, self.wakes)
 
     def wakes(self) -> None:
         """It goes on."""
@@ -259,4 +259,4 @@ class Machine(System):
         if code in STAYS:
             self.exits = code
         elif self.powered:
-            self.world.at(self.world.now + RESTART_S, self.start)
+            self.world.schedule(self.world.now + RESTART_S, self.start)

@@ -76,7 +76,7 @@ def dressed(fleet: Fleet, manner: Manner) -> Fleet:
             configs[name] = configs[name] | {"source": {"file": LIVE}}
             if manner.room:
                 configs[name] |= {"retention": RETENTION}
-            data[name] = data[name] | {LIVE: data[name][own(fleet, name)]}
+            data[name] = data[name] | {LIVE: data[name][own_file(fleet, name)]}
     return fleet._replace(configs=configs, data=data)
 
 
@@ -103,6 +103,6 @@ def limit(config: Document) -> Limit:
     return Limit(section["epsilon"], section.get("delta") or 0.0, WINDOW_S if "window" in section else None)
 
 
-def own(fleet: Fleet, name: str) -> str:
+def own_file(fleet: Fleet, name: str) -> str:
     """The name of the file with a device's data."""
     return next(file for file in OWN if file in fleet.data[name])

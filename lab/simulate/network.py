@@ -61,8 +61,8 @@ def matches(pattern: str, topic: str) -> bool:
 class Broker:
     """One broker, or a cluster that looks like one. `counts`: faults of messages so far, by kind."""
 
-    def __init__(self, world: World, heard: Heard) -> None:
-        self.world, self.heard = world, heard
+    def __init__(self, world: World, received: Heard) -> None:
+        self.world, self.received = world, received
         self.up = True
         self.weather = Weather()
         self.apart: set[str] = set()  #: parties that cannot reach it
@@ -89,8 +89,8 @@ class Broker:
         if session is None or not party.persistent:
             session = self.sessions[party.name] = Session(party, link)
         session.party, session.link, session.topics = party, link, ()
-        kept, session.queue = session.queue, deque(maxlen=QUEUED)
-        for message in kept:
+        copied, session.queue = session.queue, deque(maxlen=QUEUED)
+        for message in copied:
             self._send(session, message)
         self.follow(link, link.topics)
 
@@ -104,7 +104,7 @@ class Broker:
 
     def publish(self, source: str, topic: str, payload: bytes, retain: bool) -> None:
         """A message of a party, or its last will."""
-        self.heard(source, topic, payload, retain)
+        self.received(source, topic, payload, retain)
         if retain:
             self._before.append((self.world.now, topic, self.retained.get(topic)))
             if payload:
@@ -167,7 +167,7 @@ class Broker:
             for name in names:
                 self.bridged.pop(name, None)
 
-        self.world.at(self.world.now + seconds, over)
+        self.world.schedule(self.world.now + seconds, over)
 
     def part(self, names: Iterable[str], seconds: float) -> None:
         """These parties cannot reach it for so long; it takes them for dead after a while."""
@@ -177,11 +177,11 @@ class Broker:
             if session is not None and session.link is not None:
                 session.link.broken("the network is away")
                 self.lose(session.link)
-        self.world.at(self.world.now + seconds, lambda: self.apart.difference_update(names))
+        self.world.schedule(self.world.now + seconds, lambda: self.apart.difference_update(names))
 
     def lose(self, link: SimulatedLink) -> None:
         """Nothing comes from a connection any more: it is taken for dead once its keepalive is over."""
-        self.world.at(self.world.now + 1.5 * link.party.keepalive, lambda: self._dead(link))
+        self.world.schedule(self.world.now + 1.5 * link.party.keepalive, lambda: self._dead(link))
 
     def _dead(self, link: SimulatedLink) -> None:
         session = self.sessions.get(link.party.name)
@@ -203,7 +203,7 @@ class Broker:
         if session.party.name in self.bridged:
             counts["doubled"] += 1
             late = float(chance.uniform(0.0, self.bridged[session.party.name]))
-            self.world.at(self.world.now + late, self._arrival(session, message))
+            self.world.schedule(self.world.now + late, self._arrival(session, message))
         for _ in range(copies):
             arrives = self.world.now + float(chance.uniform(*LATENCY_S))
             if weather.late and chance.random() < 0.1:
@@ -213,7 +213,7 @@ class Broker:
                 counts["overtaken"] += 1
             else:
                 arrives = session.last = max(arrives, session.last)
-            self.world.at(arrives, self._arrival(session, message))
+            self.world.schedule(arrives, self._arrival(session, message))
 
     def _arrival(self, session: Session, message: Message) -> Callable[[], None]:
         sent = self.world.now
@@ -262,7 +262,7 @@ class SimulatedLink:
         self._fd, self.due, self.waiting = self.broker.number(), inf, False
         self.machine.links[self._fd] = self
         fd, world = self._fd, self.broker.world
-        world.at(world.now + 0.01, lambda: self._reached(fd))
+        world.schedule(world.now + 0.01, lambda: self._reached(fd))
 
     def connect(self, timeout: float, stopping: Callable[[], bool] = lambda: False) -> bool:
         raise NotImplementedError("a daemon waits for its broker in its loop")

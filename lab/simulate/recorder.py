@@ -8,7 +8,7 @@ Each event is a line of JSON with its date `t`, its kind `e` and whose it is, `w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,13 @@ from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.machine import Machine
 from hushgrid.node import status, system, wire
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.privacy.run_table import KEEP
+from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime import daemon
 from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.runtime.outcomes import Outcomes
-from hushgrid.node.wire import COORDINATOR, Birth, Mark, Topics
+from hushgrid.node.wire import COORDINATOR, Birth, Finish, Mark, Topics
 
 OUTCOMES = (".setpoints.csv", ".npz")  #: ends of names of what a run leaves on a device
 LARGEST = 1 << 24  #: bytes of a message
@@ -46,8 +49,8 @@ def _content(path: Path) -> bytes:
         return b"".join(name.encode() + file[name].tobytes() for name in file.files if not name.startswith("token_"))
 
 
-def _mark(mark: Mark | None) -> list[Any] | None:
-    return None if mark is None else [mark.ledger.hex()[:8], mark.no]
+def _mark(mark: Mark | None) -> tuple[str, int] | None:
+    return None if mark is None else (mark.ledger.hex()[:8], mark.no)
 
 
 class Recorder:
@@ -74,21 +77,21 @@ class Recorder:
         if refuses and (ledger := self.ledgers.get(who)) is not None and ledger.refusal is not None:
             self.refuses(who)
 
-    def rows(self, ledger: Ledger) -> list[list[Any]]:
+    def rows(self, ledger: Ledger) -> list[tuple[int, str, float, float, float]]:
         """Spends that the history does not have yet: [number, kind, value, mu^2, running time]."""
         sql = "SELECT no, kind, value, mu2, ran FROM spend WHERE no > ? ORDER BY no"
-        rows = [list(row) for row in ledger.tables.db.execute(sql, (self.rowed.get(ledger.id, 0),))]
+        rows = list(ledger.tables.db.execute(sql, (self.rowed.get(ledger.id, 0),)))
         self.rowed[ledger.id] = max([self.rowed.get(ledger.id, 0), *(row[0] for row in rows)])
         return rows
 
     def known(self, name: str) -> dict[str, int]:
-        """What the coordinator has on its disk of a device's ledgers now; nothing if it does not run, or writes it next."""
+        """What the coordinator has on its disk of a device's ledgers now; {} if it does not run, or writes it next."""
         ledger = self.ledgers.get(COORDINATOR)
         if ledger is None or name in ledger.marks.peers.changed or (peer := ledger.marks.peers.peers.get(name)) is None:
             return {}
         return {mark.ledger.hex()[:8]: mark.no for mark in peer.counted}
 
-    def left(self, who: str, path: Path) -> None:
+    def outcome_written(self, who: str, path: Path) -> None:
         """A file has got its name: that of what a run has left, perhaps."""
         if path.name.endswith(OUTCOMES) and (run := self.runs.get(who)) is not None:
             self.note("outcome", who, run=run.hex()[:8], file=path.name, digest=digest(_content(path)))
@@ -123,13 +126,13 @@ def recorded(recorder: Recorder) -> Iterator[None]:
     """While it is entered, what ledgers commit, what gates draw and what runs leave is noted."""
 
     class Watched(Ledger):
-        def __init__(self, path: Path, node: str | None, *more: Any, **keys: Any) -> None:
-            super().__init__(path, node, *more, **keys)
+        def __init__(self, path: Path, node: str | None, mark: Path | None = None, *, keep: int = KEEP) -> None:
+            super().__init__(path, node, mark, keep=keep)
             recorder.ledgers[self.node] = self
             facts: Document = {"id": self.id.hex()[:8], "no": self.spends.no, "behind": self.refusal is not None}
             recorder.note("ledger", self.node, **facts, rows=recorder.rows(self))
 
-        def commit(self, run: bytes, *, spends: Any = (), **keys: Any) -> None:
+        def commit(self, run: bytes, *, spends: Iterable[Spend] = (), **keys: Any) -> None:
             spends = list(spends)
             first, version = self.spends.no + 1, keys.get("version")
             super().commit(run, spends=spends, **keys)
@@ -151,17 +154,17 @@ def recorded(recorder: Recorder) -> Iterator[None]:
 
     keep, begin, end = Outcomes.keep, Intervals.begin, Intervals.end
 
-    def kept(outcomes: Outcomes, driver: Driver, *more: Any) -> None:
+    def keeps(outcomes: Outcomes, driver: Driver, plan: RunPlan, finish: Finish | None = None) -> None:
         recorder.runs[driver.node] = driver.run
-        keep(outcomes, driver, *more)
+        keep(outcomes, driver, plan, finish)
 
     def begun(intervals: Intervals) -> Coordinator:
         coordinator = begin(intervals)
         recorder.note("begins", COORDINATOR, interval=intervals.schedule.number)
         return coordinator
 
-    def ended(intervals: Intervals, *more: Any) -> str:
-        line = end(intervals, *more)
+    def ended(intervals: Intervals, coordinator: Coordinator, broker: bool = True) -> str:
+        line = end(intervals, coordinator, broker)
         if (last := intervals.last) is not None:
             facts: Document = {"outcome": last.outcome, "cause": last.cause, "absent": list(last.absent)} | {
                 "refused": list(last.refused)
@@ -172,7 +175,7 @@ def recorded(recorder: Recorder) -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(patch.object(daemon, "Ledger", Watched))
         patches.enter_context(patch.object(Lattice, "release", released))
-        patches.enter_context(patch.object(Outcomes, "keep", kept))
+        patches.enter_context(patch.object(Outcomes, "keep", keeps))
         patches.enter_context(patch.object(Intervals, "begin", begun))
         patches.enter_context(patch.object(Intervals, "end", ended))
         yield

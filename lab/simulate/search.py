@@ -106,7 +106,7 @@ def life_of(scenario: Document, fleet: Fleet, seed: int, intervals: int = INTERV
     return Life(scenario, seed, intervals, chosen, manner)
 
 
-def shrunk(fleet: Fleet, life: Life, promise: str, at: float, patience: int = PATIENCE) -> Life:
+def shrunk(fleet: Fleet, life: Life, promise: str, moment: float, patience: int = PATIENCE) -> Life:
     """A life with as few faults as possible that breaks the same promise. `at`: when it was broken, s."""
     expected = quiet(fleet, life.seed, life.manner)
 
@@ -114,10 +114,13 @@ def shrunk(fleet: Fleet, life: Life, promise: str, at: float, patience: int = PA
         return msgspec.structs.replace(life, faults=list(faults), intervals=intervals)
 
     def breaks(faults: Sequence[Fault], intervals: int) -> bool:
-        _, found = live(fleet, lived(faults, intervals), expected)
-        return any(finding.promise == promise for finding in found)
+        _, findings = live(fleet, lived(faults, intervals), expected)
+        return any(finding.promise == promise for finding in findings)
 
-    before, intervals = [fault for fault in life.faults if fault.at <= at], int(at // fleet.every) + 1 + QUIET
+    before, intervals = (
+        [fault for fault in life.faults if fault.moment <= moment],
+        int(moment // fleet.every) + 1 + QUIET,
+    )
     if intervals >= life.intervals or not breaks(before, intervals):
         before, intervals = life.faults, life.intervals
     return lived(fewest(before, lambda faults: breaks(faults, intervals), patience), intervals)
@@ -158,11 +161,11 @@ def trace(history: list[Document], finding: Finding) -> list[Document]:
     return [*before[-(LONGEST - 1) :], history[finding.number]]
 
 
-def explained(fleet: Fleet, life: Life, finding: Finding, at: float) -> Broken:
+def explained(fleet: Fleet, life: Life, finding: Finding, moment: float) -> Broken:
     """The finding in its shortest life. `at`: when its promise was broken, s."""
-    short = shrunk(fleet, life, finding.promise, at)
-    simulation, found = live(fleet, short, quiet(fleet, short.seed, short.manner))
-    first = next((one for one in found if one.promise == finding.promise), finding)
+    short = shrunk(fleet, life, finding.promise, moment)
+    simulation, findings = live(fleet, short, quiet(fleet, short.seed, short.manner))
+    first = next((one for one in findings if one.promise == finding.promise), finding)
     return Broken(first.promise, str(first), short, trace(simulation.world.history, first))
 
 
@@ -205,9 +208,9 @@ def _tried(scenario: Document, fleet: Fleet, seed: int, intervals: int) -> _Trie
 
 
 def _lived(life: Life, fleet: Fleet, expected: dict[tuple[str, str], str]) -> _Tried:
-    simulation, found = live(fleet, life, expected)
+    simulation, findings = live(fleet, life, expected)
     history = simulation.world.history
-    broken = explained(fleet, life, found[0], history[found[0].number]["t"]) if found else None
+    broken = explained(fleet, life, findings[0], history[findings[0].number]["t"]) if findings else None
     return _Tried(life.intervals, len(history), simulation.counts, broken)
 
 

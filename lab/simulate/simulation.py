@@ -57,7 +57,7 @@ class Simulation:
         for name, files in fleet.files.items():
             root = place / name
             machine = Machine(self.world, name, root, partial(self._main, name, root))
-            machine.renamed = partial(self.recorder.left, name)
+            machine.renamed = partial(self.recorder.outcome_written, name)
             for file, content in files.items():
                 (root / file).write_bytes(content)
             self.machines[name] = machine
@@ -71,13 +71,13 @@ class Simulation:
         every, world = self.fleet.every, self.world
         with simulated(self.broker), recorded(self.recorder):
             for machine in self.machines.values():
-                world.at(float(world.chance(f"start {machine.name}").uniform(0, 2)), machine.boot)
+                world.schedule(float(world.chance(f"start {machine.name}").uniform(0, 2)), machine.boot)
             for name in self.fleet.nodes:
                 self.faults.owned(name, self.fleet.configs[name])
                 for k in range(intervals if self.fed else 0):
                     chance = world.chance(f"feed {name} {k}")
-                    world.at((k + float(chance.uniform(0.1, 0.9))) * every, partial(self.faults.feed, name))
-            world.at(max(intervals - QUIET, 0) * every, self.faults.still)
+                    world.schedule((k + float(chance.uniform(0.1, 0.9))) * every, partial(self.faults.feed, name))
+            world.schedule(max(intervals - QUIET, 0) * every, self.faults.still)
             world.run(intervals * every)
             self._judge(intervals)
             for machine in self.machines.values():
@@ -92,11 +92,11 @@ class Simulation:
 
     def outcomes(self) -> dict[str, dict[tuple[str, str], str]]:
         """{run: {(device, file): digest of what it has left}}."""
-        found: dict[str, dict[tuple[str, str], str]] = {}
+        findings: dict[str, dict[tuple[str, str], str]] = {}
         for e in self.world.history:
             if e["e"] == "outcome":
-                found.setdefault(e["run"], {})[e["who"], e["file"]] = e["digest"]
-        return found
+                findings.setdefault(e["run"], {})[e["who"], e["file"]] = e["digest"]
+        return findings
 
     # --- inside ---
 
@@ -122,7 +122,7 @@ class Simulation:
         if name not in self._noticed:
             self._noticed.add(name)
             after = float(self._owners.uniform(*NOTICED_S))
-            self.world.at(self.world.now + after, partial(self._accepts, self.machines[name]))
+            self.world.schedule(self.world.now + after, partial(self._accepts, self.machines[name]))
 
     def _accepts(self, machine: Machine) -> None:
         """The owner stops the device, accepts what others remember as spent, and starts it again."""
@@ -141,13 +141,13 @@ class Simulation:
 
         def then() -> None:
             if machine.process.alive or not machine.powered:  # it is busy, or off: another time
-                self.world.at(self.world.now + 60.0, lambda: self._accepts(machine))
+                self.world.schedule(self.world.now + 60.0, lambda: self._accepts(machine))
                 return
             self._noticed.discard(machine.name)
             machine.once(accepted)
-            self.world.at(self.world.now + 5.0, machine.again)
+            self.world.schedule(self.world.now + 5.0, machine.again)
 
-        self.world.at(self.world.now + 5.0, then)
+        self.world.schedule(self.world.now + 5.0, then)
 
     @staticmethod
     def _ledger(machine: Machine) -> Path:
@@ -160,10 +160,10 @@ class Simulation:
     def _heard(self, source: str, topic: str, payload: bytes, retain: bool) -> None:
         self.recorder.sent(self.machines.get(source), source, topic, payload, retain)
         if source in self.machines and payload and any(kind in topic for kind in ("/edge/", "/all/", "/state/")):
-            heard = self.faults.heard
-            heard.append((topic, payload, retain))
-            if len(heard) > 2 * KEPT:
-                del heard[:KEPT]
+            received = self.faults.received
+            received.append((topic, payload, retain))
+            if len(received) > 2 * KEPT:
+                del received[:KEPT]
 
     def _judge(self, intervals: int) -> None:
         """What the coordinator's table lacks, and whether the last interval was answered by all."""
@@ -193,8 +193,8 @@ class Simulation:
         for row in rows:
             if float(row["interval"]) * self.fleet.every > (self.faults.changed_at or inf):
                 break  # of other data
-            whole = row["outcome"] == "answer" and not row["absent"] and not lost.get(row["run"], True)
-            if whole and row["run"][:8] not in around:
+            body = row["outcome"] == "answer" and not row["absent"] and not lost.get(row["run"], True)
+            if body and row["run"][:8] not in around:
                 for (name, file), digest in outcomes.get(row["run"][:8], {}).items():
                     if digest != quiet.get((name, file), digest):
                         text = f"interval {row['interval']}, run {row['run'][:8]}: {file} is not that of the quiet run"

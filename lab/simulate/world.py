@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
 
 import numpy as np
 from greenlet import getcurrent, greenlet
 
+from hushgrid.kernels.types import Document
 from hushgrid.node import system
 
 Act = Callable[[], None]
@@ -34,7 +34,7 @@ class World:
         self._number = 0
         self.steps = 0  #: what has happened so far
         self._still = 0  #: of it, since time went on
-        self.history: list[dict[str, Any]] = []
+        self.history: list[Document] = []
         self.watch: Callable[[], None] = lambda: None  #: called after each step
 
     def chance(self, purpose: str) -> np.random.Generator:
@@ -42,12 +42,12 @@ class World:
         digest = hashlib.sha256(f"{self.seed}:{purpose}".encode()).digest()
         return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
 
-    def at(self, time: float, act: Act) -> None:
+    def schedule(self, time: float, act: Act) -> None:
         """Something happens then, or at once if that is past."""
         self._number += 1
         heappush(self._due, (max(time, self.now), self._number, act))
 
-    def note(self, event: str, who: str = "", **more: Any) -> None:
+    def note(self, event: str, who: str = "", **more: object) -> None:
         """Something for the history."""
         self.history.append({"t": round(self.now, 6), "e": event, "who": who} | more)
 
@@ -86,7 +86,7 @@ class Process:
         self._switch(lambda one: one.switch())
 
     def _whole(self, main: Callable[[], int]) -> Callable[[], None]:
-        def whole() -> None:
+        def body() -> None:
             code: int | None = None
             try:
                 code = main()
@@ -97,13 +97,13 @@ class Process:
                 self._turn += 1
             self.ended(code)
 
-        return whole
+        return body
 
     def wait(self, seconds: float | None) -> None:
         """Called by the process itself: it goes on after so many seconds [never], or when it is woken."""
         turn = self._turn
         if seconds is not None:
-            self.world.at(self.world.now + seconds, lambda: self.wake(turn))
+            self.world.schedule(self.world.now + seconds, lambda: self.wake(turn))
         self.world.hub.switch()
 
     def wake(self, turn: int | None = None) -> None:
@@ -115,7 +115,7 @@ class Process:
     def rouse(self) -> None:
         """Something has come for it: it goes on as soon as it is its turn."""
         turn = self._turn
-        self.world.at(self.world.now, lambda: self.wake(turn))
+        self.world.schedule(self.world.now, lambda: self.wake(turn))
 
     def kill(self) -> None:
         """Called from outside: it ends where it is."""

@@ -58,8 +58,8 @@ def test_certificates_are_the_same_each_time():
 
 
 def test_a_budget_has_room_for_so_many_runs_and_no_more():
-    found = made(ROOT / "scenarios" / "hourly-energy.yaml")
-    section = dressed(found, Manner(room=2.5)).configs["n0"]["budget"]
+    findings = made(ROOT / "scenarios" / "hourly-energy.yaml")
+    section = dressed(findings, Manner(room=2.5)).configs["n0"]["budget"]
     assert section["window"] == "6h"
     assert 4.0 < section["epsilon"] < 12.0
 
@@ -88,9 +88,9 @@ STAR = {
 def test_a_window_is_kept_and_a_device_that_never_refuses_is_found(tmp_path, monkeypatch):
     star = fleet(STAR, "star", tmp_path)
     life = Life(STAR, 1, 6, [], Manner(room=2.5, fed=True))
-    simulation, found = live(star, life, {})
+    simulation, findings = live(star, life, {})
     assert any(e["e"] == "unanswered" and e["refused"] for e in simulation.world.history)
-    assert found == []
+    assert findings == []
     monkeypatch.setattr(Renewal, "denied", lambda *asked: None)
     assert {finding.promise for finding in live(star, life, {})[1]} == {"budget"}
 
@@ -103,6 +103,6 @@ def test_a_fleet_overcomes(tmp_path, kind):
     without = {other for other in SHARES if other != kind}
     beats = [1.6 + star.every * k for k in range(5)]
     faults = drawn(World(1).chance("faults"), star.nodes, 0.0, 5 * star.every, 40, beats, without)
-    simulation, found = live(star, Life(STAR, 1, 8, faults, manner), quiet(star, 1, manner))
+    simulation, findings = live(star, Life(STAR, 1, 8, faults, manner), quiet(star, 1, manner))
     assert simulation.counts[kind] == 40
-    assert found == []
+    assert findings == []

@@ -25,8 +25,8 @@ def test_a_lie_is_a_message_that_can_be_read_and_says_something_else_or_there_is
     read = (
         wire.decode_presence if isinstance(message, Birth | Progress) else lambda blob: wire.decode_envelope(blob, 4096)
     )
-    found = forged(wire.encode(message), lie, np.random.Generator(np.random.Philox(1)))
-    assert found is None or (read(found) and found != wire.encode(message))
+    findings = forged(wire.encode(message), lie, np.random.Generator(np.random.Philox(1)))
+    assert findings is None or (read(findings) and findings != wire.encode(message))
 
 
 def test_every_lie_changes_a_plan_or_a_birth():

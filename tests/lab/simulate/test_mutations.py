@@ -215,7 +215,7 @@ MUTATIONS = (
 )
 
 
-def found(mutation: Mutation) -> tuple[Any, float]:
+def findings(mutation: Mutation) -> tuple[Any, float]:
     fleet, began = made(mutation.fleet), time.monotonic()
     with mutation.breaks():
         report = search(SCENARIOS[mutation.fleet], fleet, MOST, 1, jobs=2)
@@ -224,7 +224,7 @@ def found(mutation: Mutation) -> tuple[Any, float]:
 
 @pytest.mark.runs
 def test_the_birth_that_erased_the_memory_of_a_ledger_is_found_within_a_minute_with_a_short_trace():
-    report, seconds = found(MUTATIONS[0])
+    report, seconds = findings(MUTATIONS[0])
     (broken, *_) = report.broken
     assert broken.promise == "marks"
     assert len(broken.trace) <= LONGEST
@@ -235,7 +235,7 @@ def test_the_birth_that_erased_the_memory_of_a_ledger_is_found_within_a_minute_w
 @pytest.mark.long
 @pytest.mark.parametrize("mutation", MUTATIONS[1:], ids=lambda mutation: mutation.breaks.__name__)
 def test_each_of_these_is_found_within_ten_minutes(mutation):
-    report, seconds = found(mutation)
+    report, seconds = findings(mutation)
     (broken, *_) = report.broken
     assert broken.promise in mutation.promises
     assert len(broken.trace) <= LONGEST

@@ -18,9 +18,9 @@ def test_a_list_is_shrunk_to_the_two_faults_that_matter():
 
     def breaks(faults):
         lives.append(len(faults))
-        return {17.0, 62.0} <= {fault.at for fault in faults}
+        return {17.0, 62.0} <= {fault.moment for fault in faults}
 
-    assert [fault.at for fault in fewest(FAULTS, breaks)] == [17.0, 62.0]
+    assert [fault.moment for fault in fewest(FAULTS, breaks)] == [17.0, 62.0]
     assert len(lives) <= search.PATIENCE
 
 
@@ -29,9 +29,9 @@ def test_a_fault_just_before_is_found_at_once():
 
     def breaks(faults):
         lives.append(faults)
-        return any(fault.at == 98.0 for fault in faults)
+        return any(fault.moment == 98.0 for fault in faults)
 
-    assert [fault.at for fault in fewest(FAULTS, breaks)] == [98.0]
+    assert [fault.moment for fault in fewest(FAULTS, breaks)] == [98.0]
     assert len(lives) < 8
 
 

@@ -16,7 +16,7 @@ def world():
 
 def machine(world: World, tmp_path: Path, name: str, main):
     made = Machine(world, name, tmp_path / name, main)
-    world.at(0.0, made.boot)
+    world.schedule(0.0, made.boot)
     return made
 
 
@@ -63,7 +63,7 @@ def test_a_process_that_is_killed_at_a_system_call_does_nothing_after_it(world, 
         return 0
 
     one = machine(world, tmp_path, "a", main)
-    world.at(0.5, lambda: setattr(one, "dies_at", one.calls + 2))
+    world.schedule(0.5, lambda: setattr(one, "dies_at", one.calls + 2))
     world.run(4.0)
     assert done == [0, 1]
     assert [e["e"] for e in world.history] == ["start", "kill"]
@@ -80,9 +80,9 @@ def test_a_service_that_was_killed_starts_again_and_one_that_has_ended_well_does
 
 def test_a_world_whose_time_stands_still_says_so(world):
     def again():
-        world.at(world.now, again)
+        world.schedule(world.now, again)
 
-    world.at(1.0, again)
+    world.schedule(1.0, again)
     with pytest.raises(RuntimeError, match="time stands still at 1 s"):
         world.run(2.0)
     assert world.steps > MOST

@@ -316,8 +316,8 @@ def _excused(event: Event, devices: dict[str, _Device]) -> bool:
 
 def _may_refuse(device: _Device) -> bool:
     """Whether its budget may have no room for a run. The running time of now is at least that of its last spend."""
-    if device.accepts or not device.limits:
-        return device.accepts
+    if device.accepts or device.replaced or not device.limits:
+        return device.accepts or device.replaced
     limit = device.limits[-1][1]
     kind, value, answers = limit["run"]
     run = [spent(0.0, "", 0, kind, value)] * answers

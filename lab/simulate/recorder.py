@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from hushgrid.broker.coordinator import daemon as coordinator_daemon
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.kernels.machine import Malformed
@@ -61,6 +62,7 @@ class Recorder:
         self.place = str(place).encode()
         self.topics, self.note, self.refuses = Topics(fleet), note, refuses
         self.ledgers: dict[str, Ledger] = {}
+        self.stored: dict[str, dict[str, int]] = {}  #: numbers of marks that the coordinator has stored, by device
         self.rowed: dict[bytes, int] = {}  #: the last spend of each ledger that the history has
         self.runs: dict[str, bytes] = {}  #: whose outcome is written now, by machine
 
@@ -85,11 +87,13 @@ class Recorder:
         return rows
 
     def known(self, name: str) -> dict[str, int]:
-        """What the coordinator has on its disk of a device's ledgers now; {} if it does not run, or writes it next."""
-        ledger = self.ledgers.get(COORDINATOR)
-        if ledger is None or name in ledger.marks.peers.changed or (peer := ledger.marks.peers.peers.get(name)) is None:
-            return {}
-        return {mark.ledger.hex()[:8]: mark.no for mark in peer.counted}
+        """What the coordinator has stored of a device's ledgers: {ledger: number}."""
+        return self.stored.get(name, {})
+
+    def stores(self, ledger: Ledger) -> None:
+        """The coordinator's ledger has just stored what it remembers."""
+        peers = ledger.marks.peers.peers
+        self.stored = {name: {m.ledger.hex()[:8]: m.no for m in peer.counted} for name, peer in peers.items()}
 
     def outcome_written(self, who: str, path: Path) -> None:
         """A file has got its name: that of what a run has left, perhaps."""
@@ -136,6 +140,8 @@ def recorded(recorder: Recorder) -> Iterator[None]:
             spends = list(spends)
             first, version = self.spends.no + 1, keys.get("version")
             super().commit(run, spends=spends, **keys)
+            if self.node == COORDINATOR:
+                recorder.stores(self)
             recorder.rowed[self.id] = max(recorder.rowed.get(self.id, 0), self.spends.no)
             if keys.get("status") in ("owed", "done") and self.node != COORDINATOR:
                 recorder.note("ended", self.node, run=run.hex()[:8])
@@ -174,6 +180,7 @@ def recorded(recorder: Recorder) -> Iterator[None]:
 
     with ExitStack() as patches:
         patches.enter_context(patch.object(daemon, "Ledger", Watched))
+        patches.enter_context(patch.object(coordinator_daemon, "Ledger", Watched))
         patches.enter_context(patch.object(Lattice, "release", released))
         patches.enter_context(patch.object(Outcomes, "keep", keeps))
         patches.enter_context(patch.object(Intervals, "begin", begun))

@@ -22,8 +22,9 @@ from hushgrid.lab.simulate.faults import Fault, drawn
 from hushgrid.lab.simulate.fleet import Fleet
 from hushgrid.lab.simulate.manner import USUAL, Manner, dressed
 from hushgrid.lab.simulate.manner import drawn as drawn_manner
-from hushgrid.lab.simulate.simulation import QUIET, Simulation
+from hushgrid.lab.simulate.simulation import QUIET, Simulation, switched_on
 from hushgrid.lab.simulate.world import World
+from hushgrid.node.wire import COORDINATOR
 
 INTERVALS = 15  #: of a life
 FAULTS = 100  #: drawn for a life; messages that are lost, late, doubled or overtaken come on top
@@ -99,8 +100,9 @@ def live(fleet: Fleet, life: Life, expected: dict[tuple[str, str], str]) -> tupl
 def life_of(scenario: Document, fleet: Fleet, seed: int, intervals: int = INTERVALS, faults: int = FAULTS) -> Life:
     """The life of a seed: what goes wrong in it is drawn."""
     last = max(intervals - QUIET, 0) * fleet.every
-    beats = [1.6 + fleet.every * k for k in range(max(intervals - QUIET, 0))]
     world = World(seed)
+    first = switched_on(world, COORDINATOR)  # its schedule keeps that beat
+    beats = [first + fleet.every * k for k in range(max(intervals - QUIET, 0))]
     manner = drawn_manner(world.chance("manner"), fleet)
     chosen = drawn(world.chance("faults"), fleet.nodes, 0.0, last, faults, beats, manner.without)
     return Life(scenario, seed, intervals, chosen, manner)

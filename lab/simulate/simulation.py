@@ -71,7 +71,7 @@ class Simulation:
         every, world = self.fleet.every, self.world
         with simulated(self.broker), recorded(self.recorder):
             for machine in self.machines.values():
-                world.schedule(float(world.chance(f"start {machine.name}").uniform(0, 2)), machine.boot)
+                world.schedule(switched_on(world, machine.name), machine.boot)
             for name in self.fleet.nodes:
                 self.faults.owned(name, self.fleet.configs[name])
                 for k in range(intervals if self.fed else 0):
@@ -199,6 +199,11 @@ class Simulation:
                     if digest != quiet.get((name, file), digest):
                         text = f"interval {row['interval']}, run {row['run'][:8]}: {file} is not that of the quiet run"
                         self.world.note("other bits", name, text=text)
+
+
+def switched_on(world: World, name: str) -> float:
+    """When a machine is switched on, s."""
+    return float(world.chance(f"start {name}").uniform(0, 2))
 
 
 @contextmanager

@@ -77,8 +77,8 @@ def test_a_promise_is_kept_or_broken(promise, keeps, breaks):
 def test_a_budget_holds_in_each_of_its_windows():
     budgets = {"n0": {"epsilon": 2.0, "window_s": 10.0}}
     assert check([spent(0, 1), spent(5, 2), spent(11, 3)], budgets) == []
-    (finding,) = check([spent(0, 1), spent(5, 2), spent(9, 3)], budgets)
-    assert (finding.promise, finding.number) == ("budget", 2)
+    findings = check([spent(0, 1), spent(5, 2), spent(9, 3)], budgets)  # by running time, and by the world's
+    assert {(finding.promise, finding.number) for finding in findings} == {("budget", 2)}
 
 
 def test_it_imports_nothing_of_the_program():

@@ -115,10 +115,26 @@ class _Device:
         self.ended: set[str] = set()  #: runs that are done
         self.outcomes: set[str] = set()  #: runs whose outcome is on the disk
 
-    def loses(self, known: dict[str, int]) -> None:
+    def replace(self, event: Event) -> None:
         """Its card is another: of what it has spent counts what the coordinator knows, {ledger: number}."""
-        self.real = [s for s in self.real if s.no <= known.get(s.ledger, 0)]
+        known = event.get("known")
+        self.replaced, self.foreign = True, event["how"]
+        self.remembered = dict(self.received) if known is None else known
+        self.real = [s for s in self.real if s.no <= (known or {}).get(s.ledger, 0)]
         self.counted, self.clock = [], None
+        self.mark, self.ended = event.get("mark"), set()
+
+    def accept(self, event: Event) -> None:
+        """Its owner accepts what others remember as spent. What nobody remembers is lost."""
+        ledger, no = event["id"], event["no"]
+        counted = {ledger: no} | event.get("counted", {})
+        through = {other for one in counted for other in self.covered.get(one, ())}
+        if all(n <= counted.get(one, 0) or one in through for one, n in self.remembered.items()):
+            self.foreign = ""  # else it is told more
+        self.covered[ledger], self.received[ledger] = {*counted, *through}, no
+        self.paid, self.drawn, self.accepts = 0, set(), True
+        self.counted += [spent(ran, ledger, *row) for *row, ran in event.get("rows", [])]
+        self.spent[ledger] = max(self.spent[ledger], no)
 
 
 def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> list[Finding]:
@@ -150,10 +166,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             if who == COORDINATOR:
                 forgetful = True
             else:
-                device.replaced = True
-                device.foreign, device.remembered = event["how"], event.get("known", dict(device.received))
-                device.loses(event.get("known", {}))
-                device.mark, device.ended = event.get("mark"), set()
+                device.replace(event)
         elif kind == "owner":
             device.limits = [*device.limits[-1:], (event["t"] + GRACE_S, event)]
         elif kind == "start" or (kind == "log" and TAKEN in event["line"]):
@@ -163,15 +176,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
         elif kind == "outcome":
             device.outcomes.add(event["run"])
         elif kind == "accepted":
-            counted = {event["id"]: event["no"]} | event.get("counted", {})
-            through = {ledger for one in counted for ledger in device.covered.get(one, ())}
-            if all(no <= counted.get(one, 0) or one in through for one, no in device.remembered.items()):
-                device.foreign = ""  # else it is told more
-            device.covered[event["id"]] = {*counted, *through}
-            device.received[event["id"]] = event["no"]  # what nobody remembers is lost
-            device.paid, device.drawn, device.accepts = 0, set(), True
-            device.counted += [spent(ran, event["id"], *row) for *row, ran in event.get("rows", [])]
-            device.spent[event["id"]] = max(device.spent[event["id"]], event["no"])
+            device.accept(event)
         elif kind == "ledger" and who != COORDINATOR:
             _opened(device, event, lied, wrong)
         elif kind == "drawn":

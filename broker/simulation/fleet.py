@@ -138,8 +138,8 @@ class Ledgers(NamedTuple):
     def path(self, node: str) -> Path:
         return self.state / f"{node}.ledger"
 
-    def open(self, node: str) -> Ledger:
-        return Ledger(self.path(node), node, durable=self.durable)
+    def open(self, node: str, *, buffered: bool = False) -> Ledger:
+        return Ledger(self.path(node), node, durable=self.durable, buffered=buffered)
 
 
 class Started(NamedTuple):
@@ -212,6 +212,7 @@ def _memory(run: Started) -> tuple[str, Transcript]:
     """The fleet in this process: the broker's name and, if the scenario asks for it, every message."""
     setup, scenario = run.setup, run.setup.scenario
     eavesdropper = run.eavesdropper
+    crashes = scenario.run.faults is not None and scenario.run.faults.crash > 0
     with ExitStack() as stack:
         traces = {name: stack.enter_context(closing(setup.trace(name, run.place))) for name in run.members}
         opened: dict[str, Ledger] = {}
@@ -225,7 +226,7 @@ def _memory(run: Started) -> tuple[str, Transcript]:
             if name in opened:
                 opened[name].close()
             run.signals.check()
-            ledger = opened[name] = run.ledgers.open(name)
+            ledger = opened[name] = run.ledgers.open(name, buffered=not crashes)
             if name == COORDINATOR:
                 return coordinator(
                     scenario.fleet,

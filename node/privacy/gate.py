@@ -29,6 +29,7 @@ from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.privacy.terms import Terms
 
 POOL = 32  #: the most answers for which noise is drawn ahead
+NUMBERS = 1 << 18  #: that are drawn ahead at most, but for one answer
 
 
 class Exhausted(Refused):
@@ -126,8 +127,12 @@ class Gate:
         """Draws noise for the next answers. Called after the last publish."""
         if self.lattice is None:
             return
-        given = self.state.answers
-        ahead = range(given + 1, min(given + POOL, self._terms().answers) + 1)
+        most = max(1, min(POOL, NUMBERS // max(self.width, 1)))
+        count = min(most, self._terms().answers - self.state.answers)
+        if self.alike:
+            self.noise.refill(self.lattice, self.width, count)
+            return
+        ahead = range(self.state.answers + 1, self.state.answers + count + 1)
         for lattice, answers in Counter(map(self.lattice_at, ahead)).items():
             self.noise.refill(lattice, self.width, answers)
 
@@ -141,6 +146,11 @@ class Gate:
         self.state = state
 
     # --- inside ---
+
+    @property
+    def alike(self) -> bool:
+        """Whether the noise of all answers has one grid and scale."""
+        return True
 
     def lattice_at(self, answer: int) -> Lattice:
         """The grid and scale of an answer's noise."""

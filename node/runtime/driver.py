@@ -231,7 +231,7 @@ class Driver:
         self.ledger.commit(
             self.run,
             spends=gate.spends if gate else [],
-            state=self._stored(),
+            state=self._stored,
             status="running",
             answers=gate.repeat if gate else [],
             history=(*done, *so_far) if done else None,
@@ -245,7 +245,7 @@ class Driver:
 
     def store(self) -> None:
         """Stores the machine before its first step, durably."""
-        self.ledger.commit(self.run, state=self._stored())
+        self.ledger.commit(self.run, state=self._stored)
 
     def _stored(self) -> bytes:
         """What `_restore` goes on from."""

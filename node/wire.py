@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import MISSING, Field, field, fields, make_dataclass
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast, get_type_hints
@@ -15,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast, get_type_
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
+from msgspec.structs import astuple
 
 from hushgrid.kernels.machine import LARGEST, Malformed
 from hushgrid.kernels.patterns import masked, neighbours, star, token
@@ -310,8 +312,74 @@ def encode(value: Any) -> bytes:
     )
 
 
+class Parcel(bytes):
+    """In place of an encoded envelope, the envelope itself, for a peer in the same process. Its bytes are none.
+
+    Its length is that of the encoding, so that sizes are counted as on a wire.
+    """
+
+    envelope: Envelope
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def hand_over(envelope: Envelope) -> Parcel:
+    """A parcel with copies of the vectors: the sender may go on with its own."""
+    parcel = Parcel()
+    parcel.size = _size(envelope)
+    parcel.envelope = Envelope(*astuple(envelope)[:4], _copied(envelope.body))
+    return parcel
+
+
+def _size(value: object) -> int:
+    """How long `encode(value)` is, without the bytes of its vectors being written."""
+    vectors = 0
+
+    def skip(vector: np.ndarray) -> bytes:
+        nonlocal vectors
+        length = 8 * vector.size
+        vectors += length + (0 if length < 1 << 8 else 1 if length < 1 << 16 else 3)  # its header grows from 2 bytes
+        return b""
+
+    return len(msgspec.msgpack.encode(value, enc_hook=skip)) + vectors
+
+
+def _copied(value: Any) -> Any:
+    """What decoding what `value` is encoded as would return, vectors being vectors of its own."""
+    if isinstance(value, np.ndarray):
+        if value.ndim != 1:
+            raise TypeError(f"an array of {value.ndim} dimensions; vectors only")
+        return np.array(value, dtype=np.float64, order="C")
+    if isinstance(value, np.floating):
+        return float(value)
+    if isinstance(value, Struct):
+        return type(value)(*map(_copied, astuple(value)))
+    if isinstance(value, tuple | list):
+        return type(value)(map(_copied, value))
+    return {k: _copied(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def _vectors(value: Any) -> Iterator[np.ndarray]:
+    """All vectors in a message."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, Struct | tuple | list | dict):
+        parts = astuple(value) if isinstance(value, Struct) else value.values() if isinstance(value, dict) else value
+        for part in parts:
+            yield from _vectors(part)
+
+
 def decode_envelope(payload: bytes, limit: int) -> Envelope:
     """The envelope in `payload`, at most `limit` bytes. Raises Malformed on anything else."""
+    if isinstance(payload, Parcel):
+        if len(payload) > limit:
+            raise Malformed(f"{len(payload)} bytes, at most {limit} expected")
+        body = _copied(payload.envelope.body)
+        if not all(map(bounded, _vectors(body))):
+            raise Malformed(f"a vector has an entry that is not finite, or beyond {LARGEST:.3g}")
+        return Envelope(*astuple(payload.envelope)[:4], body)
     envelope: Envelope = _guarded(_envelope, payload, limit)
     return envelope
 

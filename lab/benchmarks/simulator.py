@@ -22,7 +22,6 @@ from hushgrid.kernels.types import Document, Matrix, Vector
 from hushgrid.lab.benchmarks.common.measure import Row, Table, against, as_text, row
 from hushgrid.node.config.scenario import scenario_from
 
-SEED = 1
 PRIVATE: Document = {
     "adjacency": {"replace-one-record": {"clip": 1.0}},
     "mechanism": "gaussian",
@@ -99,7 +98,6 @@ def scenario(case: Case) -> Document:
     raw: Document = {
         "hushgrid": 1,
         "name": "bench",
-        "seed": SEED,
         "problem": {"kind": "logistic", "l2": 0.01, "row_bound": 1.0},
         "algorithm": ALGORITHMS[case.pattern] | {"rounds": case.rounds} | variant,
     }

@@ -265,11 +265,16 @@ def _parsed(fleet: str, topic: str) -> tuple[str, str, str]:
 
 
 def _enc(value: object) -> object:
-    if isinstance(value, np.ndarray):
-        if value.ndim != 1:
-            raise TypeError(f"an array of {value.ndim} dimensions; vectors only")
-        return np.ascontiguousarray(value, dtype="<f8").tobytes()
-    raise NotImplementedError(type(value))
+    return np.ascontiguousarray(_flat(value), dtype="<f8").tobytes()
+
+
+def _flat(value: object) -> np.ndarray:
+    """A vector. Raises TypeError or NotImplementedError for anything else."""
+    if not isinstance(value, np.ndarray):
+        raise NotImplementedError(type(value))
+    if value.ndim != 1:
+        raise TypeError(f"an array of {value.ndim} dimensions; vectors only")
+    return value
 
 
 def _vector(type_: object, value: object) -> np.ndarray:
@@ -337,9 +342,9 @@ def _size(value: object) -> int:
     """How long `encode(value)` is, without the bytes of its vectors being written."""
     vectors = 0
 
-    def skip(vector: np.ndarray) -> bytes:
+    def skip(vector: object) -> bytes:
         nonlocal vectors
-        length = 8 * vector.size
+        length = 8 * _flat(vector).size
         vectors += length + (0 if length < 1 << 8 else 1 if length < 1 << 16 else 3)  # its header grows from 2 bytes
         return b""
 
@@ -349,11 +354,7 @@ def _size(value: object) -> int:
 def _copied(value: Any) -> Any:
     """What decoding what `value` is encoded as would return, vectors being vectors of its own."""
     if isinstance(value, np.ndarray):
-        if value.ndim != 1:
-            raise TypeError(f"an array of {value.ndim} dimensions; vectors only")
-        return np.array(value, dtype=np.float64, order="C")
-    if isinstance(value, np.floating):
-        return float(value)
+        return np.array(value, dtype=np.float64)
     if isinstance(value, Struct):
         return type(value)(*map(_copied, astuple(value)))
     if isinstance(value, tuple | list):

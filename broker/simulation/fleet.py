@@ -78,7 +78,7 @@ def run_fleet(
         progress.phase(f"warning: {warning}")
     began = time.perf_counter()
     with nullcontext(interrupts) if interrupts else Interrupts() as signals, scratch(signals) as place:
-        ledgers = Ledgers(place / "state", False) if state is None else Ledgers(Path(state), True)
+        ledgers = Ledgers(place / "state", False, {}) if state is None else Ledgers(Path(state), True, {})
         started = Started(setup, ledgers, place, progress, signals)
         _open(started)
         with signals.held():
@@ -134,12 +134,18 @@ class Ledgers(NamedTuple):
 
     state: Path
     durable: bool
+    in_memory: dict[str, Ledger]  #: those without a file
 
     def path(self, node: str) -> Path:
         return self.state / f"{node}.ledger"
 
     def open(self, node: str, *, buffered: bool = False) -> Ledger:
-        return Ledger(self.path(node), node, durable=self.durable, buffered=buffered)
+        if node not in self.in_memory and buffered and not self.durable:
+            self.in_memory[node] = Ledger(self.path(node), node, durable=False, buffered=True)
+        return self.in_memory.get(node) or Ledger(self.path(node), node, durable=self.durable)
+
+    def exist(self, node: str) -> bool:
+        return node in self.in_memory or self.path(node).exists()
 
 
 class Started(NamedTuple):
@@ -367,7 +373,7 @@ def _paid(run: Started) -> str:
     """What a run that ended badly has cost the node that spent most, for its last line; nothing if it cost nothing."""
     most, setup = 0.0, run.setup
     for name in setup.plan.nodes if setup.terms else ():
-        if run.ledgers.path(name).exists():
+        if run.ledgers.exist(name):
             with closing(run.ledgers.open(name)) as ledger:
                 last = ledger.runs.last()
                 spent = _account(setup, ledger, last.id)["spent"]["epsilon"] if last else 0.0

@@ -36,7 +36,7 @@ class Ledger:
 
     `node` must be the name in the file (None: any name). If there is no file, a new ledger is made. `mark` is the path
     of the mark file. `durable=False` is for ledgers that end with the run: a power cut may take what was committed.
-    `buffered` is for those that end with the process: steps wait in memory, and a kill takes what was committed.
+    `buffered` is for those that end with this object: there is no file, and `close` does nothing.
     Raises InputError if the file is no whole ledger. Every method raises LedgerFailed if the disk fails.
     """
 

@@ -37,7 +37,7 @@ from msgspec import Struct
 from hushgrid.node import system
 from hushgrid.node.durable import sync_folder, write
 from hushgrid.node.peer_marks import Peer
-from hushgrid.node.privacy.ledger_file import Column, LedgerFailed, LedgerFile
+from hushgrid.node.privacy.ledger_file import Column, LedgerFailed, LedgerFile, VolatileFile
 from hushgrid.node.privacy.ledger_rows import Spend
 
 BLOCK = 4096  #: bytes; no sector of a disk is larger
@@ -223,8 +223,9 @@ class Tables:
     """
 
     def __init__(self, path: Path, durable: bool, buffered: bool = False) -> None:
-        """`buffered`: there is no log; records wait in memory alone, BUFFERED of them."""
-        self.path, self.file, self.buffered = path, LedgerFile(path, durable), buffered
+        """`buffered`: there are no files; records wait, BUFFERED of them, before tables in memory get them."""
+        self.path, self.buffered = path, buffered
+        self.file = VolatileFile(path, durable) if buffered else LedgerFile(path, durable)
         self.parts: list[Part] = []  #: that write their share of a record
         self.waiting: list[Record] = []  #: in the log, and not in the tables
         self.id = b""  #: the ledger's

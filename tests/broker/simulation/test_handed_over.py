@@ -14,7 +14,7 @@ from hushgrid.node.wire import Envelope, Mark
 ENVELOPE = Envelope(b"r" * 16, 0, 300, Mark(b"l" * 16, 70_000, 0.5, 1.5), W(np.arange(3.0)))
 BODIES = [
     *(W(np.arange(float(size))) for size in (0, 1, 31, 32, 8191, 8192, 20_000)),
-    Minimum(np.arange(40.0), 0.1, np.zeros(2), pull=np.float64(2.0)),
+    Minimum(np.arange(40.0), 0.1, np.zeros(2), pull=2.0),
     Closing(np.arange(40.0), np.arange(9000.0), np.zeros(0)),
 ]
 NAMES = [(name, scenario, over) for name, scenario, over in runs() if not name.startswith("scenario")]

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast, get_type_
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from hushgrid.kernels.machine import LARGEST, Malformed
 from hushgrid.kernels.patterns import masked, neighbours, star, token
@@ -334,7 +334,7 @@ def hand_over(envelope: Envelope) -> Parcel:
     """A parcel with copies of the vectors: the sender may go on with its own."""
     parcel = Parcel()
     parcel.size = _size(envelope)
-    parcel.envelope = Envelope(*astuple(envelope)[:4], _copied(envelope.body))
+    parcel.envelope = replace(envelope, body=_copied(envelope.body))
     return parcel
 
 
@@ -380,7 +380,7 @@ def decode_envelope(payload: bytes, limit: int) -> Envelope:
         body = _copied(payload.envelope.body)
         if not all(map(bounded, _vectors(body))):
             raise Malformed(f"a vector has an entry that is not finite, or beyond {LARGEST:.3g}")
-        return Envelope(*astuple(payload.envelope)[:4], body)
+        return replace(payload.envelope, body=body)
     envelope: Envelope = _guarded(_envelope, payload, limit)
     return envelope
 

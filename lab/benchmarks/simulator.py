@@ -7,6 +7,7 @@ measured between the run's first tenth and its end.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -153,11 +154,10 @@ def _bare(case: Case, data: list[tuple[Matrix, Vector]]) -> float:
         ]
 
     def hop() -> None:
-        nonlocal at
-        at = (at + 1) % case.nodes
+        at = next(order)
         x[at] = x[at - 1] - 0.378 * gradient(at, x[at - 1])
 
-    at = 0
+    order = itertools.cycle(range(case.nodes))
     step: Callable[[], None] = {"star": star, "ring": ring, "token": hop}[case.pattern]
     count = min(case.rounds, 300)
     step()

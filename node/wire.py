@@ -288,12 +288,12 @@ def _vector(type_: object, value: object) -> np.ndarray:
 _SMALL2 = (LARGEST / 2) ** 2  #: entries whose squares sum to less are far from LARGEST, however the sum was rounded
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def bounded(vector: np.ndarray) -> bool:
     """Whether every entry is finite and at most LARGEST: what may be sent, and is taken."""
     if vector.ndim == 1 and vector.dtype == np.float64 and vector.dot(vector) <= _SMALL2:  # as nearly all are
         return True
-    return bool(np.logical_and.reduce(np.abs(vector) <= LARGEST))  # false for nan too
+    with np.errstate(invalid="ignore"):
+        return bool(np.logical_and.reduce(np.abs(vector) <= LARGEST))  # false for nan too
 
 
 def _told(type_: object, value: object) -> np.ndarray:

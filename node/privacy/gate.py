@@ -225,16 +225,17 @@ class Gate:
         has expired since, for the same noise on other data would tell both. Which readings count is settled once the
         budget has been asked, so that none counts in an answer that was authorised after its time.
         """
-        subject = f"{spend!r} of data version {self.version}".encode()
-        if self.journal is not None:
+        if self.journal is None:
+            self._spend(spend)
             self._settle()
-            if (noise := self.journal.kept(self._digest(subject, question))) is not None:
-                self.state.answers += 1
-                return noise
+            return draw()
+        subject = f"{spend!r} of data version {self.version}".encode()
+        self._settle()
+        if (noise := self.journal.kept(self._digest(subject, question))) is not None:
+            self.state.answers += 1
+            return noise
         self._spend(spend)
         self._settle()
-        if self.journal is None:
-            return draw()
         return self.journal.draw(self.run, spend, self._digest(subject, question), draw, self.version)
 
     def _settle(self) -> None:

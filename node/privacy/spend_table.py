@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -278,8 +279,7 @@ class SpendTable:
     # --- the price of a mark ---
 
     def _steps(self, adjacency: str) -> int:
-        largest = f"bounded-change {self.unit!r}", f"replace-one-record {self.records}"
-        return max(steps(adjacency, unit) for unit in largest)
+        return most_steps(adjacency, self.unit, self.records)
 
     def price_after(self, costs: Iterable[Cost]) -> Price:
         price = self.price
@@ -426,6 +426,12 @@ class SpendTable:
             ],
         )
         self.db.execute("DELETE FROM spend WHERE no <= ?", (rows[-1][0],))
+
+
+@lru_cache(maxsize=256)  # the answers of a run are alike
+def most_steps(adjacency: str, unit: float, records: int) -> int:
+    """The most changes of the size that `adjacency` protects that make one of the largest units counted at."""
+    return max(steps(adjacency, largest) for largest in (f"bounded-change {unit!r}", f"replace-one-record {records}"))
 
 
 def costs_of(spends: Iterable[Spend]) -> list[Cost]:

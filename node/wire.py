@@ -288,12 +288,16 @@ def _vector(type_: object, value: object) -> np.ndarray:
 _SMALL2 = (LARGEST / 2) ** 2  #: entries whose squares sum to less are far from LARGEST, however the sum was rounded
 
 
-def bounded(vector: np.ndarray) -> bool:
+@np.errstate(over="ignore", invalid="ignore")
+def bounded(*vectors: np.ndarray) -> bool:
     """Whether every entry is finite and at most LARGEST: what may be sent, and is taken."""
+    return all(map(_bounded, vectors))
+
+
+def _bounded(vector: np.ndarray) -> bool:
     if vector.ndim == 1 and vector.dtype == np.float64 and vector.dot(vector) <= _SMALL2:  # as nearly all are
         return True
-    with np.errstate(invalid="ignore"):
-        return bool(np.logical_and.reduce(np.abs(vector) <= LARGEST))  # false for nan too
+    return bool(np.logical_and.reduce(np.abs(vector) <= LARGEST))  # false for nan too
 
 
 def _told(type_: object, value: object) -> np.ndarray:
@@ -378,7 +382,7 @@ def decode_envelope(payload: bytes, limit: int) -> Envelope:
         if len(payload) > limit:
             raise Malformed(f"{len(payload)} bytes, at most {limit} expected")
         body = _copied(payload.envelope.body)
-        if not all(map(bounded, _vectors(body))):
+        if not bounded(*_vectors(body)):
             raise Malformed(f"a vector has an entry that is not finite, or beyond {LARGEST:.3g}")
         return replace(payload.envelope, body=body)
     envelope: Envelope = _guarded(_envelope, payload, limit)

@@ -44,6 +44,7 @@ def main(name: str | None, as_json: bool = False) -> int:
         opf,
         ring,
         rounds,
+        simulator,
         timing,
         walk,
     )
@@ -60,6 +61,7 @@ def main(name: str | None, as_json: bool = False) -> int:
         "idle": idle.idle,
         "walk": walk.walk,
         "dpp2": rounds.dpp2,
+        "simulator": simulator.simulator,
         "ledger": ledger.ledger,
         "opf": opf.opf,
         "warm": continuous.warm,

@@ -149,9 +149,7 @@ def _bare(case: Case, data: list[tuple[Matrix, Vector]]) -> float:
         x[:] = sum(x[0] - gradient(i, x[0]) for i in range(case.nodes)) / case.nodes
 
     def ring() -> None:
-        x[:] = [
-            (x[i] + x[i - 1] + x[(i + 1) % case.nodes]) / 3 - gradient(i, x[i]) for i in range(case.nodes)
-        ]
+        x[:] = [(x[i] + x[i - 1] + x[(i + 1) % case.nodes]) / 3 - gradient(i, x[i]) for i in range(case.nodes)]
 
     def hop() -> None:
         at = next(order)

@@ -197,9 +197,9 @@ class Ledger:
     ) -> None:
         """Stores everything that a step did, durably. Nothing of it may be published before this returns.
 
-        What has risen of the marks of peers goes with it. `state`: of the machine and the gate; a buffered ledger asks for it when it writes. `last`: the message to
-        repeat once the run has ended. `answers`: what the gate must repeat, as (question, answer). `version`: of the
-        data that the spends are about [that of now].
+        What has risen of the marks of peers goes with it. `state`: of the machine and the gate; a buffered ledger asks
+        for it when it writes. `last`: the message to repeat once the run has ended. `answers`: what the gate must
+        repeat, as (question, answer). `version`: of the data that the spends are about [that of now].
         """
         spends, answers = list(spends), list(answers)
         version = self.data_version if version is None else min(version, self.data_version)

@@ -181,7 +181,7 @@ class Driver:
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # `_vectors` are checked below
                 step = make()
-            if not all(wire.bounded(v) for v in self._vectors(step)):
+            if not wire.bounded(*self._vectors(step)):
                 raise Failed(
                     f"{self.node}: an iterate is not finite or beyond its bound, expected a run that converges"
                 )

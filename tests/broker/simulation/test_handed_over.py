@@ -39,7 +39,7 @@ def test_neither_the_sender_nor_another_receiver_changes_what_was_handed_over():
     ENVELOPE.body.w[0] = 0.0
 
 
-@pytest.mark.parametrize("limit, entry", [(100, 1.0), (1 << 20, np.nan), (1 << 20, 2.0**41)])
+@pytest.mark.parametrize(("limit", "entry"), [(100, 1.0), (1 << 20, np.nan), (1 << 20, 2.0**41)])
 def test_a_parcel_that_the_wire_would_refuse_is_refused(limit, entry):
     parcel = wire.hand_over(replace(ENVELOPE, body=W(np.full(30, entry))))
     with pytest.raises(wire.Malformed):
@@ -47,7 +47,7 @@ def test_a_parcel_that_the_wire_would_refuse_is_refused(limit, entry):
 
 
 @pytest.mark.runs
-@pytest.mark.parametrize("scenario, over", [case[1:] for case in NAMES], ids=[case[0] for case in NAMES])
+@pytest.mark.parametrize(("scenario", "over"), [case[1:] for case in NAMES], ids=[case[0] for case in NAMES])
 def test_every_algorithm_has_the_bits_and_the_byte_counts_of_the_wire(scenario, over, monkeypatch):
     sent = []
     monkeypatch.setattr(wire, "hand_over", lambda envelope, plain=wire.hand_over: sent.append(1) or plain(envelope))
@@ -61,7 +61,5 @@ def test_every_algorithm_has_the_bits_and_the_byte_counts_of_the_wire(scenario, 
     sent.clear()
     encoded = run(scenario, set=over | {"run.record": "transcript"})
     assert not sent
-    assert {k: v.tobytes() for k, v in direct.solution.items()} == {
-        k: v.tobytes() for k, v in encoded.solution.items()
-    }
+    assert {k: v.tobytes() for k, v in direct.solution.items()} == {k: v.tobytes() for k, v in encoded.solution.items()}
     assert repr(direct.history) == repr(encoded.history)

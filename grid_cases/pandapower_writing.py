@@ -27,13 +27,20 @@ def to_pandapower(case: Case, p_g: Floats | None = None, q_g: Floats | None = No
     Without them each generator takes the same share of its range, q = 0 and v = 1. The generator with the largest limit
     is the external grid. Charging of transformers is written as shunts at their ends, which is the same circuit. What
     pandapower does not have is lost: limits of angle differences, the constant part of a piecewise-linear cost, and
-    what `held_parts` names. Raises InputError if pandapower is not installed.
+    what `held_parts` names. Raises InputError if pandapower is not installed, or does not work with this pandas.
     """
     check_installed(case.name)
     from pandapower.converter.pypower.from_ppc import from_ppc
 
-    with quiet():
-        net = from_ppc(_tables(case, p_g, q_g, v), f_hz=50, check_costs=False)
+    tables = _tables(case, p_g, q_g, v)
+    try:
+        with quiet():
+            net = from_ppc(tables, f_hz=50, check_costs=False)
+    except TypeError as error:  # pandapower 3.5.6 with pandas 3: no element can be made
+        import pandas
+
+        found = f"pandas {pandas.__version__}, with which pandapower makes no network ({line(error)})"
+        raise InputError(f"{case.name}: found {found}, expected the pandas that pandapower asks for") from None
     where = case.coordinates
     for number, x, y in zip(where.bus.tolist(), where.x.tolist(), where.y.tolist(), strict=True):
         net.bus.loc[number, "geo"] = json.dumps({"type": "Point", "coordinates": [x, y]})

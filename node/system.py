@@ -113,9 +113,11 @@ class System:
         """Removes the name, if there is one."""
         path.unlink(missing_ok=True)
 
-    def connect(self, database: Path | str, *, uri: bool = False, timeout: float = 5.0) -> sqlite3.Connection:
-        """A connection of SQLite, without transactions of its own making."""
-        return sqlite3.connect(database, uri=uri, isolation_level=None, timeout=timeout)
+    def connect(
+        self, database: Path | str, *, uri: bool = False, timeout: float = 5.0, threads: bool = False
+    ) -> sqlite3.Connection:
+        """A connection of SQLite, without transactions of its own making. threads: several may use it in turn."""
+        return sqlite3.connect(database, uri=uri, isolation_level=None, timeout=timeout, check_same_thread=not threads)
 
 
 machine = System()  #: the one that this process runs on

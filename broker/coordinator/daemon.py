@@ -29,8 +29,7 @@ from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Tests
 from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
-from hushgrid.node.problems.power_flow.rolling import HOUR_S, horizon
-from hushgrid.node.problems.power_flow.section import HorizonPlan
+from hushgrid.node.problems.rolling import Periods
 from hushgrid.node.runtime.event_loop import POLL_S, link_for, reach, serve, serve_all
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
@@ -84,16 +83,16 @@ def declared(config: CoordinatorConfig, path: str) -> Declared:
         raise InputError(
             f"{path}: members: found {', '.join(config.members)}, expected {', '.join(plan.nodes)}, the nodes of {file}"
         )
-    if (day := horizon(plan.problem)) is not None:
-        check_day(config, day, path)
+    if (periods := plan.kind.periods(plan.problem)) is not None:
+        check_day(config, periods, path)
     if config.quorum is not None and config.quorum > len(plan.nodes):
         raise InputError(f"{path}: quorum: found {config.quorum}, expected at most {len(plan.nodes)}, the members")
     return Declared(scenario.kind.source(scenario.problem), plan, scenario.problem)
 
 
-def check_day(config: CoordinatorConfig, day: HorizonPlan, path: str) -> None:
+def check_day(config: CoordinatorConfig, periods: Periods, path: str) -> None:
     """Raises InputError unless the intervals are the periods of the day, of all members."""
-    length = day.hours * HOUR_S
+    length = periods.length_s
     if config.run is not None and abs(config.run.every_s - length) > 1e-3:
         raise InputError(
             f"{path}: run.every: found {config.run.every}, expected {in_words(length)}, a period of the horizon"

@@ -31,8 +31,7 @@ from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.config.planning import among
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan, encode_plan
-from hushgrid.node.problems.power_flow import rolling
-from hushgrid.node.problems.power_flow.section import ZonesPlan
+from hushgrid.node.problems.rolling import Course
 from hushgrid.node.schema.durations import seconds
 from hushgrid.node.wire import Birth, Plan
 
@@ -51,7 +50,7 @@ class Day(msgspec.Struct, frozen=True):
     """Of plans over a day: when the first began, and what they have come to."""
 
     began: Moment
-    course: rolling.Course
+    course: Course
 
 
 class Intervals:
@@ -218,9 +217,9 @@ class Intervals:
 
     def _of_day(self, plan: RunPlan) -> RunPlan:
         """The plan from the period on that the last interval has begun with."""
-        if self.day is None or rolling.horizon(plan.problem) is None:
+        if self.day is None or plan.kind.periods(plan.problem) is None:
             return plan
-        problem = rolling.carried_on(cast(ZonesPlan, plan.problem), self.day.course, self.day.began.wall)
+        problem = plan.kind.carried_on(plan.problem, self.day.course, self.day.began.wall)
         return msgspec.structs.replace(plan, problem=problem)
 
     def _turn(self) -> float | None:
@@ -228,12 +227,13 @@ class Intervals:
 
         The first day begins with its first plan: what no plan has touched stands as the tables say.
         """
-        horizon, digest = rolling.horizon(self.declared.problem), self.declared.problem.digest
-        if horizon is None:
+        problem = self.declared.problem
+        if self.declared.kind.periods(problem) is None:
             return None
+        digest = problem.digest
         day = self.day
         if day is None or not day.course.points or day.course.digest != digest:
-            day = Day(self.clocks.moment(), rolling.Course())
+            day = Day(self.clocks.moment(), Course())
         age = self.clocks.since(day.began)
         # A clock that is before the first day counts nothing.
         period = periods(age, self.run.every_s) if age >= 0 else day.course.period
@@ -359,5 +359,5 @@ class Intervals:
             "refused": [m for m in self.plan.nodes if m in {*self.refused, *coordinator.membership.refusals}],
             "began_s": round(self.began_s, 1),
             "ended_s": round(self.ledger.spends.running, 1),
-            "period": horizon.first if (horizon := rolling.horizon(self.plan.problem)) else "",
+            "period": planned.first if (planned := self.plan.kind.periods(self.plan.problem)) else "",
         }

@@ -12,7 +12,7 @@ from hushgrid.kernels.machine import Machine
 from hushgrid.kernels.patterns.star import FinalState
 from hushgrid.kernels.types import Document
 from hushgrid.node.problems.kind import Tests
-from hushgrid.node.problems.power_flow.rolling import Point
+from hushgrid.node.problems.rolling import Point
 from hushgrid.node.wire import Publication
 
 

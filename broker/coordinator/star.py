@@ -18,7 +18,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Ended, Tests
 from hushgrid.node.problems.masking import INTRODUCTION
 from hushgrid.node.problems.plan import RunPlan
-from hushgrid.node.problems.power_flow.rolling import Point, horizon
+from hushgrid.node.problems.rolling import Point
 from hushgrid.node.wire import SMALL, Publication
 
 
@@ -52,6 +52,7 @@ class StarCoordinator(Coordinator):
         # What only a coordinator needs of a kind of problem stands in a file of its own, which no device reaches.
         self._kind: Any = import_module(f"{type(plan.kind).__module__.rpartition('.')[0]}.centre")
         self._source = source
+        self._over: Any = None
         self.centre: ServerContext = self._kind.centre(plan, source, warm)
         self.shares = {m: k.size for m, k in self.centre.position.items()}
         self._start = start if start is not None and warm_start.fits(start, self.shares) else None
@@ -90,10 +91,20 @@ class StarCoordinator(Coordinator):
         return cast(StarCentre, self.driver.machine).final_state()
 
     def points(self) -> tuple[Point, ...]:
-        if self.final_state() is None or horizon(self.plan.problem) is None or self.driver is None:
+        if self.final_state() is None or self.plan.kind.periods(self.plan.problem) is None or self.driver is None:
             return ()
-        points: tuple[Point, ...] = self._kind.points(self.plan, self._source, self.driver.machine.state)
+        points: tuple[Point, ...] = self._kind.points(self.concluded())
         return points
+
+    def concluded(self) -> Any:
+        """What the kind of problem makes of the last state, for all that asks; once, when the run is done."""
+        assert self.driver is not None
+        if self._over is None:
+            over = self._kind.concluded(self.plan, self._source, self.driver.machine.state)
+            if not self.driver.done:
+                return over
+            self._over = over
+        return self._over
 
     def witnessed(self, member: str) -> Collection[str]:
         masked = self.terms is not None and self.terms.masked is not None
@@ -116,7 +127,7 @@ class StarCoordinator(Coordinator):
         if self.driver is None:
             return {}, {}
         answer: tuple[dict[str, Any], dict[str, Any]] = self._kind.answer(
-            self.plan, self._source, self.driver.machine.state
+            self.plan, self.driver.machine.state, self.concluded()
         )
         return answer
 
@@ -127,7 +138,7 @@ class StarCoordinator(Coordinator):
         state = self.driver.machine.state
         done = self.complete(state)
         ended = Ended(state, final.z, done[1] if done else None, self.reason == "tolerance", tests)
-        fields: Document = self._kind.view(self.plan, self._source, ended)
+        fields: Document = self._kind.view(self.plan, ended, self.concluded())
         return fields
 
     def owing(self) -> list[str]:

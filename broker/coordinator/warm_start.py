@@ -21,8 +21,7 @@ from hushgrid.kernels.types import Vector
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
-from hushgrid.node.problems.power_flow import rolling
-from hushgrid.node.problems.power_flow.section import HorizonPlan
+from hushgrid.node.problems.rolling import Periods, passed, to_come
 
 KEY = "in force"  #: of the ledger's notes
 
@@ -59,7 +58,7 @@ class WarmState(Struct, frozen=True):
 
 def label(plan: RunPlan) -> str:
     """What must be the same for a state to be in force: everything that w and its duals depend on, but data."""
-    content = msgspec.json.encode([rolling.lasting(plan.problem), plan.algorithm], order="deterministic")
+    content = msgspec.json.encode([plan.kind.lasting(plan.problem), plan.algorithm], order="deterministic")
     return hashlib.sha256(content).hexdigest()
 
 
@@ -69,13 +68,13 @@ def load(ledger: Ledger, plan: RunPlan) -> tuple[WarmState | None, str]:
     Of a day it is that of the periods to come, each as the last plan of that hour has left it.
     """
     state, why = _kept(ledger, plan)
-    day = rolling.horizon(plan.problem)
-    if state is None or day is None:
+    periods = plan.kind.periods(plan.problem)
+    if state is None or periods is None:
         return state, why
-    parts = _each(state, lambda vector: rolling.to_come(vector, state.first, day))
+    parts = _each(state, lambda vector: to_come(vector, state.first, periods))
     if parts is None:
         return None, "nothing is known of these periods"
-    return msgspec.structs.replace(state, first=day.first, parts=parts), ""
+    return msgspec.structs.replace(state, first=periods.first, parts=parts), ""
 
 
 def _kept(ledger: Ledger, plan: RunPlan) -> tuple[WarmState | None, str]:
@@ -120,16 +119,16 @@ def keep(ledger: Ledger, plan: RunPlan, run: bytes, final: FinalState, number: i
         for m, warm in sorted(final.warm.items())
     }
     state = WarmState(label(plan), final.factor, (before.parts if before else {}) | parts)
-    if (day := rolling.horizon(plan.problem)) is not None:
-        state = _with_periods_before(msgspec.structs.replace(state, first=day.first), before, day)
+    if (periods := plan.kind.periods(plan.problem)) is not None:
+        state = _with_periods_before(msgspec.structs.replace(state, first=periods.first), before, periods)
     ledger.keep_note(KEY, wire.encode(state))
 
 
-def _with_periods_before(state: WarmState, before: WarmState | None, day: HorizonPlan) -> WarmState:
+def _with_periods_before(state: WarmState, before: WarmState | None, periods: Periods) -> WarmState:
     """The state of a plan with what was kept of the periods before it, as far as that is known."""
-    if before is None or before.first > day.first or before.parts.keys() != state.parts.keys():
+    if before is None or before.first > periods.first or before.parts.keys() != state.parts.keys():
         return state
-    over = _each(before, lambda vector: rolling.passed(vector, before.first, day))
+    over = _each(before, lambda vector: passed(vector, before.first, periods))
     if over is None:
         return state
     parts = {

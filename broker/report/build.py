@@ -187,7 +187,7 @@ def _key_figures(run: Run) -> list[tuple[str, str]]:
     result, wording, walks = run.result, wording_of(run), run.walks
     rows = dispatch_page.key_figures(run) if run.least_cost else []
     if day := day_page.of(run):
-        rows = day_page.key_figures(day)
+        rows = day_page.key_figures(run, day)
     planned = (run.scenario.get("algorithm") or {}).get("rounds")
     rounds = number(result.get("rounds_done")) + (f" of {number(planned)}" if planned is not None else "")
     if walks:

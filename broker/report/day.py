@@ -16,6 +16,7 @@ class Day(NamedTuple):
     load: float
     served: float
     unserved: float
+    worst: tuple[float, int]  #: the most that is not served, MW, and in which period
     spilled: float
     generation: float
     discharged: float
@@ -33,9 +34,16 @@ class Day(NamedTuple):
         return "the gate's noisy loads" if self.noisy else "the loads"
 
     @property
+    def slack(self) -> str:
+        """What the cost counts beside generation and storage, as the end of a clause; "" where there is none of it."""
+        return ", with lost load and curtailment" if max(self.unserved, self.spilled) >= SEEN else ""
+
+    @property
     def headline(self) -> str:
         """The run in half a sentence."""
         how = ["AC in every period"] if self.ac is not None else [f"relaxed: {self.status}"]
+        if self.slack:
+            how.append(self.slack.removeprefix(", "))
         if self.bound is not None:
             how.append(f"bound {money(self.bound)}")
         cost = self.cost if self.ac is None else self.ac
@@ -47,15 +55,17 @@ class Day(NamedTuple):
     @property
     def sentence(self) -> str:
         """Energies, and what storage moved."""
-        lost = [f"{amount(self.unserved)} MWh are not served"] if self.unserved >= SEEN else []
+        lost = list[str]()
+        if self.unserved >= SEEN:
+            most, when = self.worst
+            lost = [f"{amount(self.unserved)} MWh are not served (most in period {when}: {amount(most)} MW)"]
         lost += [f"{amount(self.spilled)} MWh are generated and used by nobody"] if self.spilled >= SEEN else []
         apart = (
             "" if self.disagreement is None else f"; zones differ by at most {amount(self.disagreement)} MW in a tie"
         )
-        gap = "" if self.gap is None else f"; proven within {100 * self.gap:.2g} % of the least cost"
         moved = f"storage gives {amount(self.discharged)} MWh" if self.discharged >= SEEN else ""
         clauses = [f"{self.generation:,.1f} MWh are generated", *([moved] if moved else []), *lost]
-        return ", ".join(clauses) + apart + gap
+        return ", ".join(clauses) + apart
 
 
 def day_of(result: Mapping[str, Any], noisy: bool) -> Day | None:
@@ -69,6 +79,7 @@ def day_of(result: Mapping[str, Any], noisy: bool) -> Day | None:
         periods=int(horizon["periods"]),
         hours=hours,
         **energy,
+        worst=max((mw, t) for t, mw in enumerate(result["unserved_mw"], 1)),
         discharged=hours * sum(result.get("discharge_mw") or ()),
         cost=float(result["objective"]),
         ac=ac.get("objective"),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import isfinite, nan
+from math import isfinite
 
 import numpy as np
 
 from hushgrid.broker.report import dispatch, dispatch_page, quality
 from hushgrid.broker.report.day import Day, day_of
 from hushgrid.broker.report.drawings import plots
+from hushgrid.broker.report.drawings.gridmap import PALETTE
+from hushgrid.broker.report.drawings.numbers import fixed
 from hushgrid.broker.report.drawings.page import figure, paragraphs, table
 from hushgrid.broker.report.run_directory import Array, Run
 from hushgrid.kernels.types import DocumentView
@@ -21,6 +23,8 @@ OUTAGES = (
 )
 STORED = ("storage", "contingencies")  #: tables that no snapshot has
 WORST = 12  #: outages that the page lists
+SHOWN = 6  #: generators that the chart of powers tells apart
+MORE = {"storage": "discharge", "not served": "unserved"}  #: what else covers the load
 POWERS = ("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw", "slack_mvar")
 HEADINGS = ("Period", "Load, MW", "Served, MW", "Unserved, MW", "Charging, MW", "Discharging, MW", "Prices, $/MWh")
 
@@ -39,6 +43,7 @@ def hour(run: Run, t: int) -> Run:
         for name, rows in run.tables.items()
         if name not in STORED
     }
+    tables["buses"] = tuple({k: v for k, v in row.items() if k != "price_relaxed"} for row in tables["buses"])
     ac = run.result.get("ac") or {}
     solved = ac.get("objective") is not None or (ac.get("failed") is not None and t not in ac["failed"])
     cost = float(sum(row["cost_per_h"] for row in tables["generation"]))
@@ -54,16 +59,17 @@ def dearest(run: Run) -> int:
     return int(np.argmax(run.result["price_max"])) + 1
 
 
-def key_figures(day: Day) -> list[tuple[str, str]]:
+def key_figures(run: Run, day: Day) -> list[tuple[str, str]]:
     """Name and value pairs."""
     how = "AC" if day.ac is not None else "relaxed"
     rows = [
         (f"Load served ({day.loads})", f"{dispatch.amount(day.served)} of {dispatch.amount(day.load)} MWh"),
         ("Periods", f"{day.periods} of {day.hours:g} h"),
         (f"Generation ({how})", f"{dispatch.amount(day.generation)} MWh"),
-        (f"Cost of the day ({how})", f"{dispatch.money(day.cost if day.ac is None else day.ac)} $"),
-        ("Given by storage", f"{dispatch.amount(day.discharged)} MWh"),
-        ("Unserved", f"{dispatch.amount(day.unserved) if day.unserved >= dispatch.SEEN else '0'} MWh"),
+        (f"Cost of the day ({how}{day.slack})", f"{dispatch.money(day.cost if day.ac is None else day.ac)} $"),
+        ("Given by storage", _energy(day.discharged)),
+        ("Unserved", _energy(day.unserved)),
+        ("Curtailed: generated, used by nobody", _energy(day.spilled)),
     ]
     if day.failed:
         rows.append(("Periods without an AC dispatch", ", ".join(map(str, day.failed))))
@@ -73,30 +79,26 @@ def key_figures(day: Day) -> list[tuple[str, str]]:
         rows.append(("Distance from it", f"at most {quality.at_most(day.gap)}"))
     if day.disagreement is not None:
         rows.append(("Largest disagreement of two zones", f"{day.disagreement:,.3f} MW or MVAr"))
-    return rows
+    return rows + dispatch_page.extremes(run)
+
+
+def _energy(value: float) -> str:
+    return f"{dispatch.amount(value) if value >= dispatch.SEEN else '0'} MWh"
 
 
 def drawn(run: Run, day: Day) -> str:
     """Powers, storage and prices over the day, the map of its dearest period, and the table of its periods."""
     result, at = run.result, np.arange(1.0, day.periods + 1)
     label = f"period of {day.hours:g} h"
-    powers = {f"generator {number}": values for number, values in _paths(run, "generation", "gen", "p_mw").items()}
-    powers = {name: values for name, values in powers.items() if np.abs(values).max() >= dispatch.SEEN}
-    charging = np.array(result["charge_mw"]) - np.array(result["discharge_mw"])
-    need = {"load": np.array(result["load_mw"]), "load and charging": np.array(result["load_mw"]) + charging}
-    parts = [
-        figure(
-            "Power",
-            plots.stacked("power", "Generation by period", at, powers, need, xlabel=label, ylabel="MW"),
-            f"Generation is stacked; the lines are the load ({day.loads}), and the load with what storage takes. What "
-            "is between that line and the top are losses.",
-        )
-    ]
+    parts = [_powers(run, day, at, label)]
     if energies := _paths(run, "storage", "storage", "energy_mwh"):
+        which = "Energy of each unit"
+        if len(energies) > len(PALETTE):
+            energies, which = _paths(run, "storage", "zone", "energy_mwh"), "Energy of the units of each zone"
         chart = plots.lines(
-            "energy", "Energy of storage", at, energies, from_zero=True, xlabel=label, ylabel="MWh", each="units"
+            "energy", "Energy of storage", at, energies, from_zero=True, xlabel=label, ylabel="MWh", each="zones"
         )
-        parts.append(figure("Storage", chart, "Energy of each unit at the end of each period, as planned."))
+        parts.append(figure("Storage", chart, f"{which} at the end of each period, as planned."))
     low, high = np.array(result["price_min"]), np.array(result["price_max"])
     middle = np.median(np.array(list(result["prices"].values())), axis=0)
     band = {"median": (at, middle, low, high)}
@@ -104,6 +106,36 @@ def drawn(run: Run, day: Day) -> str:
     caption = "Of the plan over all periods: the median over the buses, between the lowest and the highest of a bus."
     parts.append(figure("Prices", chart, caption))
     return f'<div class="charts">{"".join(parts)}</div>' + _table(run, day)
+
+
+def _powers(run: Run, day: Day, at: Array, label: str) -> str:
+    """What generates and what storage gives, one on the other, against what is used."""
+    result = {key: np.array(run.result[f"{key}_mw"]) for key in ("load", "charge", "discharge", "unserved", "spilled")}
+    sources = {f"generator {name}": values for name, values in _paths(run, "generation", "gen", "p_mw").items()}
+    sources = _largest({name: values for name, values in sources.items() if np.abs(values).max() >= dispatch.SEEN})
+    sources |= {name: result[key] for name, key in MORE.items() if result[key].max() >= dispatch.SEEN}
+    needs = {"load": result["load"]}
+    if result["charge"].max() >= dispatch.SEEN:
+        needs["load and charging"] = result["load"] + result["charge"]
+    rest = ["losses"]
+    rest += ["what is generated and used by nobody"] if result["spilled"].max() >= dispatch.SEEN else []
+    rest += ["what the bars below zero take"] if any(values.min() < 0 for values in sources.values()) else []
+    return figure(
+        "Power",
+        plots.stacked("power", "Power by period", at, sources, needs, xlabel=label, ylabel="MW"),
+        f"What generators and storage give is stacked; the lines are the load ({day.loads}), and the load with what "
+        f"charges storage. What is above the lines: {' and '.join(rest)}.",
+    )
+
+
+def _largest(sources: dict[str, Array]) -> dict[str, Array]:
+    """Generators with the most energy by themselves, the others as one."""
+    if len(sources) <= SHOWN:
+        return sources
+    first = sorted(sources, key=lambda name: float(np.abs(sources[name]).sum()))[::-1][: SHOWN - 1]
+    others = [values for name, values in sources.items() if name not in first]
+    shown = {name: values for name, values in sources.items() if name in first}
+    return shown | {f"{len(others)} others": np.sum(others, axis=0)}
 
 
 def map_of(run: Run) -> str:
@@ -181,20 +213,18 @@ def _room(row: DocumentView) -> float:
 
 
 def _paths(run: Run, name: str, element: str, column: str) -> Mapping[str, Array]:
-    """(T,) of each element of a table, by its name."""
+    """(T,) of each element of a table, by its name; rows of one name are added up."""
     paths: dict[str, Array] = {}
     for row in run.tables.get(name, ()):
-        values = paths.setdefault(str(row[element]), np.full(run.periods, nan))
-        values[int(row["period"]) - 1] = row[column]
+        paths.setdefault(str(row[element]), np.zeros(run.periods))[int(row["period"]) - 1] += row[column]
     return paths
 
 
 def _table(run: Run, day: Day) -> str:
     result = run.result
     columns = [result[f"{key}_mw"] for key in ("load", "served", "unserved", "charge", "discharge")]
-    prices = [f"{low:,.2f} to {high:,.2f}" for low, high in zip(result["price_min"], result["price_max"], strict=True)]
-    rows = [
-        [str(t), *(f"{column[t - 1]:,.2f}" for column in columns), prices[t - 1]] for t in range(1, day.periods + 1)
-    ]
+    ends = zip(result["price_min"], result["price_max"], strict=True)
+    prices = [f"{fixed(low)} to {fixed(high)}" for low, high in ends]
+    rows = [[str(t), *(fixed(column[t - 1]) for column in columns), prices[t - 1]] for t in range(1, day.periods + 1)]
     cells = table(list(HEADINGS), rows, f"The day period by period, at {day.loads}.")
     return f"<details><summary>Period by period ({day.periods} rows)</summary>{cells}</details>"

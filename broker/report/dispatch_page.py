@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
 Row = DocumentView
 
-#: Of the page; charts are drawn dark on white and turned over in the dark, hues kept.
-STYLE = (
+STYLE = (  # of the page
     powermap.STYLE
-    + """@media (prefers-color-scheme: dark) { svg.chart { filter: invert(0.92) hue-rotate(180deg); } }
+    + """
 th, td { padding: 4px 6px; } th { white-space: normal; vertical-align: bottom; } table { font-size: 13px; }
 .about { font-size: 13px; color: var(--soft); margin: 0 0 4px; max-width: none; } .about + .scroll { margin-top: 6px; }
 @media (max-width: 640px) { dl:not(.wide) { grid-template-columns: 1fr 1fr; gap: 12px; } }
@@ -178,7 +177,7 @@ def key_figures(run: Run) -> list[tuple[str, str]]:
         rows.append(("Distance from it", f"at most {quality.at_most(result.gap)}"))
     if result.disagreement is not None:
         rows.append(("Largest disagreement of two zones", f"{result.disagreement:,.3f} MW or MVAr"))
-    return rows + _extremes(run)
+    return rows + extremes(run)
 
 
 def _band(run: Run) -> list[tuple[str, str]]:
@@ -191,25 +190,31 @@ def _band(run: Run) -> list[tuple[str, str]]:
     ]
 
 
-def _extremes(run: Run) -> list[tuple[str, str]]:
+def extremes(run: Run) -> list[tuple[str, str]]:
+    """The lowest and the highest of its tables, over all periods of a day."""
     lines = []
     for column, label, unit, places in (("price_per_mwh", "Prices", "$/MWh", 2), ("v_pu", "Voltages", "p.u.", 3)):
         rows = _by(run.tables.get("buses", ()), column)
         if rows:
             low, high = rows[0], rows[-1]
-            ends = [f"{fixed(row[column], places)} {{}}(bus {row['bus']})" for row in (low, high)]
+            ends = [f"{fixed(row[column], places)} {{}}(bus {row['bus']}{_when(row)})" for row in (low, high)]
             text = f"{ends[0].format('')} to {ends[1].format(unit + ' ')}"
             lines.append((label, text))
     if closest := _by_room(run.tables.get("buses", ())):
         row = closest[0]
-        where = f"bus {row['bus']}, {fixed(row['v_pu'], 3)} of {fixed(row['v_min'], 3)} to {fixed(row['v_max'], 3)}"
+        limits = f"{fixed(row['v_min'], 3)} to {fixed(row['v_max'], 3)}"
+        where = f"bus {row['bus']}, {fixed(row['v_pu'], 3)} of {limits}{_when(row)}"
         lines.append(("Voltage nearest to a limit", f"{fixed(_room(row), 3)} p.u. away ({where})"))
     loaded = _by(run.tables.get("lines", ()), "loading_percent")
     if loaded:
         most = loaded[-1]
-        where = f"branch {most['branch']}, {most['from']} to {most['to']}"
+        where = f"branch {most['branch']}, {most['from']} to {most['to']}{_when(most)}"
         lines.append(("Most loaded line", f"{fixed(most['loading_percent'], 1)} % ({where})"))
     return lines
+
+
+def _when(row: Row) -> str:
+    return f", period {row['period']}" if "period" in row else ""
 
 
 def _by(rows: Iterable[Row], column: str) -> list[Row]:

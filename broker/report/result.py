@@ -355,7 +355,7 @@ class Result(Summary):
         periods = self.horizon.periods if self.horizon else None
         if (period is None) != (periods is None) or not (period is None or 1 <= period <= (periods or 1)):
             expected = f"1 to {periods}" if periods else "none: the run is no horizon"
-            raise InputError(f"to_pandapower: period: found {period}, expected {expected}")
+            raise InputError(f"period: found {period}, expected {expected}")
         from hushgrid.grid_cases.pandapower import solved
 
         wanted = [name for name in self.tables if name in ("generation", "buses", "lines", "storage")]

@@ -19,7 +19,7 @@ from hushgrid.broker.report.run_directory import Run
 from hushgrid.kernels.algorithms.base import UNITS, gated
 from hushgrid.kernels.problems.statistics import STATISTICS
 from hushgrid.kernels.types import DocumentView
-from hushgrid.node.schema.sections import Change
+from hushgrid.node.schema.sections import Change, Day
 
 Limit = tuple[str, str]  #: what is not protected: its title, and a sentence
 
@@ -242,6 +242,25 @@ class Zones(Wording):
     def liar(self) -> str:
         return "another zone"
 
+    @property
+    def customer(self) -> bool:
+        """Whether a customer is hidden, active and reactive load at once."""
+        adjacency = self.run.privacy.get("adjacency")
+        change = part(adjacency, "bounded-change")
+        pair = isinstance(change, Mapping) and msgspec.convert(change, Change).pair is not None
+        return pair or part(adjacency, "day") is not None
+
+    def hidden(self, adjacency: object, mechanism: str, base_mva: float | None) -> str:
+        if (change := part(adjacency, "day")) is None:
+            return super().hidden(adjacency, mechanism, base_mva)
+        day = msgspec.convert(change, Day)
+        ratio = day.reactive / day.energy_mwh
+        return (
+            f"the active load of one bus changes by at most {day.energy_mwh * 1e3:.4g} kWh over the day, in any shape, "
+            f"and its reactive load in each period by at most {ratio:.4g} times as much (power factor "
+            f"{day.power_factor:g})"
+        )
+
     @classmethod
     def change(cls, beta: Any, mechanism: str = "laplace", base_mva: float | None = None) -> str:
         if isinstance(beta, Mapping):
@@ -263,7 +282,8 @@ class Zones(Wording):
 
     def larger(self, delta: float | None) -> tuple[str, ...]:
         more = " (and more than k times δ)." if delta else "."
-        return (f"A larger change is hidden less: k times the change, or k loads at once, counts as k times ε{more}",)
+        several = "k customers" if self.customer else "k loads"
+        return (f"A larger change is hidden less: k times the change, or {several} at once, counts as k times ε{more}",)
 
     def noise(self, count: str) -> tuple[str, ...]:
         if self.run.mode == "input":
@@ -279,17 +299,20 @@ class Zones(Wording):
         )
 
     def limits(self, more: str) -> tuple[Limit, ...]:
+        several = ("Several customers", "several of one bus or of several, count as so many times ε.")
+        if not self.customer:
+            several = (
+                "Several loads at once",
+                "a whole bus (its active and reactive load) or several loads changing at once is group privacy: "
+                "k changes count as k times ε.",
+            )
         return (
             (
                 "Public by design",
                 f"the network, its limits and costs, the zones, the plan, and all released {self.released}.",
             ),
             *self.knowledge(),
-            (
-                "Several loads at once",
-                "a whole bus (its active and reactive load) or several loads changing at once is group privacy: "
-                "k changes count as k times ε.",
-            ),
+            several,
         )
 
     def knowledge(self) -> tuple[Limit, ...]:
@@ -327,10 +350,11 @@ class Dispatched(Zones):
             "listed": "Each load that the scenario lists was perturbed once: each zone's gate gave one answer, these "
             "p and q",
         }[loads]
+        when = " in each period" if self.problem.get("horizon") else ""
         rest = "; every other load counts as zero, without a look at it" if loads else ""
         return (
-            f"{which} with noise{rest}. These are the noisy loads. Everything after it, in the rounds and at the end, "
-            "is "
+            f"{which.removesuffix(',')}{when}, with noise{rest}. These are the noisy loads. Everything after it, in "
+            "the rounds and at the end, is "
             "computed from that one answer and from what is public (post-processing), so more rounds cost nothing.",
         )
 
@@ -367,7 +391,9 @@ class Dispatched(Zones):
 
     @property
     def task(self) -> str:
-        return f"the least cost for {PurePath(str(self.problem.get('case'))).name.removesuffix('.m')}"
+        case = self.run.case
+        name = PurePath(str(self.problem.get("case"))).name.removesuffix(".m") if case is None else case.name
+        return f"the least cost for {name}"
 
     @property
     def violated(self) -> str:

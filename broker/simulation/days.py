@@ -24,11 +24,11 @@ from hushgrid.broker.simulation.progress import Progress
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.columns import columns
 from hushgrid.node.config.scenario import Scenario
-from hushgrid.node.problems.power_flow.rolling import Point
-from hushgrid.node.problems.power_flow.section import ZonesProblem
+from hushgrid.node.problems.power_flow.section import PLACE, ZonesProblem
+from hushgrid.node.problems.rolling import Point
 
 MOST = 366  #: days
-PLACE = "{day}"  #: in the name of the profiles' file: the day, from 1
+OF_A_DAY = ("profiles", "availability")  #: tables that each day may have one of
 SEEDS = 1 << 63  #: as many seeds there are
 TABLE = "days.csv"
 
@@ -90,13 +90,13 @@ def check_days(scenario: Scenario, file: str, days: int) -> None:
 
 
 def of_day(scenario: Scenario, day: int) -> Scenario:
-    """The scenario on its day, from 1: with the profiles of that day, if their name has it, and a seed of its own."""
+    """The scenario on its day, from 1: with the tables of that day, if their names have it, and a seed of its own."""
     problem = scenario.problem
     assert isinstance(problem, ZonesProblem)
     assert problem.horizon is not None
-    if problem.horizon.profiles is not None:
-        profiles = problem.horizon.profiles.replace(PLACE, str(day))
-        problem = replace(problem, horizon=replace(problem.horizon, profiles=profiles))
+    files = {key: getattr(problem.horizon, key) for key in OF_A_DAY}
+    named = {key: file.replace(PLACE, str(day)) for key, file in files.items() if file is not None}
+    problem = replace(problem, horizon=replace(problem.horizon, **named))
     seed = None if scenario.seed is None else (scenario.seed + day - 1) % SEEDS
     return replace(scenario, problem=problem, seed=seed)
 

@@ -41,8 +41,8 @@ from hushgrid.node.privacy.budget import spent_in
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.problems.plan import encode_plan, warnings
-from hushgrid.node.problems.power_flow.rolling import Point
 from hushgrid.node.problems.records.data import Arrays
+from hushgrid.node.problems.rolling import Point
 from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.wire import COORDINATOR, Topics
@@ -254,7 +254,8 @@ def _memory(run: Started) -> tuple[str, Transcript]:
                 observe=traces[name],
             )
 
-        hub = MemoryBroker([build(name) for name in run.members], build, scenario.run.faults, eavesdropper)
+        members = [build(name) for name in run.members]
+        hub = MemoryBroker(members, build, scenario.run.faults, eavesdropper, setup.threads)
         run.progress.phase(f"{scenario.name}: {len(setup.plan.nodes)} nodes in this process")
 
         def centre() -> Coordinator:

@@ -59,7 +59,9 @@ def write(result: Result, scenario: DocumentView, copies: Sequence[Path], out: P
         _csv(partial / "setpoints.csv", ["node", *COLUMNS], result.setpoints)
         for name, (columns, rows) in result.tables.items():
             _csv(partial / f"{name}.csv", list(columns), rows)
-        (partial / "scenario.yaml").write_text(yaml.safe_dump(dict(scenario), sort_keys=False))
+        (partial / "scenario.yaml").write_text(
+            yaml.safe_dump(dict(scenario), sort_keys=False, default_flow_style=None, width=100)
+        )
         if result.trajectory is not None:
             np.savez(partial / "trajectory.npz", allow_pickle=False, **result.trajectory)
         if result.transcript is not None:

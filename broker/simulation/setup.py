@@ -7,8 +7,8 @@ from importlib import import_module
 from hushgrid.broker.simulation.problems.base import Setup
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.problems.kind import Kind
-from hushgrid.node.problems.power_flow.rolling import Point
 from hushgrid.node.problems.records.data import Arrays
+from hushgrid.node.problems.rolling import Point
 
 
 def setup_of(kind: Kind) -> type[Setup]:

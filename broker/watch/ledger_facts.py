@@ -25,6 +25,7 @@ from hushgrid.node.privacy.ledger_rows import relation, size
 from hushgrid.node.privacy.renewal import Renewal, budget_status
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan, decode_plan
+from hushgrid.node.schema.durations import date
 from hushgrid.node.schema.sections import Adjacency, Allow, Budget, ReplaceOneRecord
 
 #: Of a run that was refused: its plan is not kept, or cannot be read.
@@ -161,6 +162,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> Document
                 "left": renewal.left if renewal else max(budget.epsilon - epsilon, 0.0) if budget else None,
                 "window": _window(renewal, known[1].every if known else None) if renewal else None,
                 **_shares(ledger, adjacency, at_delta),
+                **_readings(ledger, adjacency, at_delta),
             }
         )
     return {
@@ -194,6 +196,28 @@ def _shares(ledger: Ledger, adjacency: str, delta: float) -> Document:
     """
     shares, lost = ledger.spends.shares(adjacency)
     return {"alone": _finite(worth_alone(shares + lost, delta))} if shares else {}
+
+
+def _readings(ledger: Ledger, adjacency: str, delta: float) -> Document:
+    """What one reading costs over all answers that it has entered, of the day that costs most; {} without any."""
+    about = ledger.spends.about_days(adjacency)
+    costs = {day: total_epsilon(totals, delta) for day, totals in ledger.spends.readings(adjacency).items()}
+    if not costs:
+        return {}
+    day = max(costs, key=lambda each: (costs[each], each))
+    undated = ledger.spends.undated(adjacency)
+    return {
+        "reading": {
+            "day": date(day),
+            "epsilon": _finite(costs[day]),
+            "answers": {f"1/{n}": t.laplace + t.gaussian for n, t in sorted(about[day].items())},
+            "days": len(costs),
+            "first": date(min(costs)),
+            "last": date(max(costs)),
+            "undated": undated.laplace + undated.gaussian,
+            "epsilon_undated": _finite(total_epsilon(undated, delta)),
+        }
+    }
 
 
 def _window(renewal: Renewal, every: float | None) -> Document:

@@ -63,6 +63,7 @@ def _scenario(path: Path) -> str:
     scenario = load_scenario(path)
     problem = scenario.kind.public(scenario, str(path))
     plan = make_plan(scenario, problem, str(path))
+    scenario.kind.check_data(scenario.problem, problem)
     t = plan.terms
     fewest = min(plan.caps, default=t.answers if t else 0)
     promise = (

@@ -86,6 +86,8 @@ def _text(seen: Document) -> str:
         fixed, stated = total["epsilon_fixed"], total["epsilon"]
         less = f" ({fixed:.6g} if no answer was chosen by earlier ones)" if stated and fixed < 0.99 * stated else ""
         lines.append(f"{under}: spent {_epsilon(total)}{less} in {' and '.join(spent)}{budget}")
+        if "reading" in total:
+            lines.append(f"  {_reading(total['reading'])}")
     if not seen["totals"]:
         lines.append("nothing spent")
     if seen["runs"]:
@@ -97,6 +99,19 @@ def _text(seen: Document) -> str:
     if seen["peers"]:
         lines.append("marks of others: " + ", ".join(f"{name} {no}" for name, no in seen["peers"].items()))
     return "\n".join(lines)
+
+
+def _reading(reading: Document) -> str:
+    """What one reading costs, over all answers about means that it has entered."""
+    entered = " and ".join(f"{answers} by {share} each" for share, answers in reading["answers"].items())
+    beside = ""
+    if reading["undated"]:
+        beside = f", beside {reading['undated']} answers about other data (epsilon {reading['epsilon_undated']:.6g})"
+    epsilon = "unbounded epsilon" if reading["epsilon"] is None else f"epsilon {reading['epsilon']:.6g}"
+    return (
+        f"one day of readings: at most {epsilon} over all answers it enters ({reading['day']}: {entered}), of "
+        f"{reading['days']} days, {reading['first']} to {reading['last']}{beside}"
+    )
 
 
 def _of_window(total: Document) -> str:

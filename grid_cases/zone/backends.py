@@ -8,13 +8,14 @@ ipopt     a general nonlinear interior-point method, the one of the paper, throu
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from math import inf
 from typing import Any
 
 import numpy as np
 
 from hushgrid.grid_cases.case import Floats
-from hushgrid.grid_cases.zone.conic import ClarabelSolver, Cones, Solver, StepFailed
+from hushgrid.grid_cases.zone.conic import UNCHANGED, ClarabelSolver, Cones, Solver, StepFailed
 from hushgrid.kernels.errors import InputError
 
 SOLVERS = ("clarabel", "ecos", "ipopt")
@@ -22,14 +23,20 @@ _SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 
 
 def solver(
-    kind: str, cones: Cones, P_first: Floats, tolerance: float, label: str, feasibility: float | None = None
+    kind: str,
+    cones: Cones,
+    P_first: Floats,
+    tolerance: float,
+    label: str,
+    feasibility: float | None = None,
+    changes: Mapping[str, object] = UNCHANGED,
 ) -> Solver:
-    """The solver named; `feasibility` [tolerance] and P_first, shape (n,), are Clarabel's alone.
+    """The solver named; `feasibility` [tolerance], P_first, shape (n,), and changes are Clarabel's alone.
 
     Raises InputError if there is no such solver, or if it is not installed.
     """
     if kind == "clarabel":
-        return ClarabelSolver(cones, P_first, tolerance, label, feasibility)
+        return ClarabelSolver(cones, P_first, tolerance, label, feasibility, changes)
     if kind == "ecos":
         return EcosSolver(cones, label)
     if kind == "ipopt":

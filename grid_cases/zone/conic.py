@@ -25,7 +25,9 @@ _SOLVED = clarabel.SolverStatus.Solved
 ENOUGH, RESIDUAL = 1e-7, 1e-6
 _ALMOST = clarabel.SolverStatus.AlmostSolved
 #: What a fresh solver of one problem is given, one after the other, until one has solved it.
-UNCHANGED: Mapping[str, Any] = MappingProxyType({})
+UNCHANGED: Mapping[str, object] = MappingProxyType({})
+#: Half the time of a solve over a horizon is iterative refinement, and it saves no iteration there. The ladder has it.
+UNREFINED: Mapping[str, object] = MappingProxyType({"iterative_refinement_enable": False})
 LADDER: tuple[Mapping[str, Any], ...] = (
     UNCHANGED,
     {"iterative_refinement_max_iter": 50, "iterative_refinement_stop_ratio": 2.0},
@@ -57,14 +59,20 @@ class Solver(Protocol):
 
 
 class ClarabelSolver:
-    """Clarabel, updated in place. P >= 0, (n,); its zeros stay in the pattern."""
+    """Clarabel, updated in place. P >= 0, (n,); its zeros stay in the pattern. `changes`: of its settings."""
 
     def __init__(
-        self, cones: Cones, P_first: Floats, tolerance: float, label: str, feasibility: float | None = None
+        self,
+        cones: Cones,
+        P_first: Floats,
+        tolerance: float,
+        label: str,
+        feasibility: float | None = None,
+        changes: Mapping[str, object] = UNCHANGED,
     ) -> None:
-        self.cones, self.label, self.tolerance = cones, label, tolerance
+        self.cones, self.label, self.tolerance, self.changes = cones, label, tolerance, changes
         self._P = np.array(P_first, np.float64)
-        self._solver = self._built(self._P, np.zeros(self._P.size), feasibility or tolerance)
+        self._solver = self._built(self._P, np.zeros(self._P.size), feasibility or tolerance, changes)
         # P as updated differs in its last bits from P as built: update it once, so that the first P too gives the same
         # bits whether or not another P came between.
         self._solver.update(P=self._P)
@@ -96,7 +104,7 @@ class ClarabelSolver:
         return best.x, best.y
 
     def _built(
-        self, P: Floats, q: Floats, feasibility: float, changes: Mapping[str, Any] = UNCHANGED
+        self, P: Floats, q: Floats, feasibility: float, changes: Mapping[str, object] = UNCHANGED
     ) -> clarabel.DefaultSolver:
         return built(self.cones, P, q, self.tolerance, feasibility, changes)
 
@@ -157,7 +165,7 @@ def built(
     q: Floats,
     tolerance: float,
     feasibility: float,
-    changes: Mapping[str, Any] = UNCHANGED,
+    changes: Mapping[str, object] = UNCHANGED,
 ) -> clarabel.DefaultSolver:
     settings = clarabel.DefaultSettings()
     settings.verbose = False

@@ -26,7 +26,7 @@ from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.backends import solver
 from hushgrid.grid_cases.zone.bound import lower_bound
-from hushgrid.grid_cases.zone.conic import Cones, multipliers
+from hushgrid.grid_cases.zone.conic import UNCHANGED, UNREFINED, Cones, multipliers
 from hushgrid.grid_cases.zone.horizon import SNAPSHOT, Horizon
 from hushgrid.grid_cases.zone.model import ZoneModel
 from hushgrid.grid_cases.zone.periods import Periods, over_time
@@ -136,7 +136,8 @@ class CostStep:
         self._balance = np.arange(T)[:, None] * blocks[0].zero + model.zero + np.arange(rows)
         self._shared = (shared // n) * width + shared % n  #: positions in x
         self._cones = over_time(blocks, self._periods, case, layout, model.name, model.zero)
-        self._solver = solver(kind, self._cones, self._diagonal(1.0), TOLERANCE, f"zone {model.name}")
+        changes = UNREFINED if T > 1 else UNCHANGED
+        self._solver = solver(kind, self._cones, self._diagonal(1.0), TOLERANCE, f"zone {model.name}", changes=changes)
 
     def _by_period(self, x: Floats) -> Floats:
         """(T, variables of a period): a view."""

@@ -118,6 +118,19 @@ class Totals:
         self._epsilon2 += k * k * other._epsilon2
         self._mu2 += k * k * other._mu2
 
+    def shared(self, n: int) -> Totals:
+        """The same answers for a change that moves each of them by an n-th of what its noise is made for."""
+        a, b = self.largest_epsilon.as_integer_ratio()
+        return Totals(
+            self.laplace,
+            self.gaussian,
+            rounded_up(a, b * n),
+            self.nonprivate,
+            -(-self._epsilon // n),
+            -(-self._epsilon2 // n**2),
+            -(-self._mu2 // n**2),
+        )
+
     @property
     def epsilon(self) -> float:
         """Sum of the Laplace answers' epsilon."""

@@ -69,6 +69,11 @@ class Charge(NamedTuple):
             a.nonprivate + times * b.nonprivate,
         )
 
+    def shared(self, n: int) -> Charge:
+        """Of a change that moves each answer by an n-th of what its noise is made for."""
+        each = -(-self.epsilon // n), -(-self.epsilon2 // n**2), -(-self.mu2 // n**2)
+        return Charge(*each, self.gaussian, self.nonprivate)
+
     def or_more(self, other: Charge) -> Charge:
         """The larger of each component."""
         return Charge(*map(max, self, other))

@@ -36,6 +36,7 @@ def main(name: str | None, as_json: bool = False) -> int:
     from hushgrid.lab.benchmarks import (
         continuous,
         daemon,
+        day,
         fleet,
         hop,
         idle,
@@ -64,6 +65,7 @@ def main(name: str | None, as_json: bool = False) -> int:
         "simulator": simulator.simulator,
         "ledger": ledger.ledger,
         "opf": opf.opf,
+        "day": day.day,
         "warm": continuous.warm,
         "masks": masks.masks,
         "timing": timing.timing,

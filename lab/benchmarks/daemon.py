@@ -159,7 +159,7 @@ def zones(place: Path, fleet: str, url: str, rounds: int = 20) -> None:
         f"algorithm: {{name: ladmm, rounds: {rounds}}}\n"
         "privacy: {epsilon: 5.0, mode: objective, adjacency: {bounded-change: 0.01}}\n"
     )
-    _coordinator(place, fleet, url)
+    coordinator_file(place, fleet, url)
 
 
 def sensors(place: Path, fleet: str, url: str, rounds: int = 40) -> None:
@@ -181,10 +181,10 @@ def sensors(place: Path, fleet: str, url: str, rounds: int = 40) -> None:
         f"algorithm: {{name: recal, rounds: {rounds}}}\n"
         "privacy: {epsilon: 10.0, adjacency: {replace-one-record: {clip: 1.0}}}\n"
     )
-    _coordinator(place, fleet, url)
+    coordinator_file(place, fleet, url)
 
 
-def _coordinator(place: Path, fleet: str, url: str) -> None:
+def coordinator_file(place: Path, fleet: str, url: str) -> None:
     (place / f"{COORDINATOR}.yaml").write_text(
         f"fleet: {fleet}\nbroker: {url}\nstate: state/{COORDINATOR}\nscenario: scenario.yaml\n"
     )
@@ -249,6 +249,11 @@ def run_once(place: Path) -> None:
 def resident_mb(child: subprocess.Popen[bytes]) -> float:
     """Memory of a process now, pages that it shares with others included, MB (1e6 bytes)."""
     return _memory_mb(child, "status", "VmRSS:")
+
+
+def peak_mb(child: subprocess.Popen[bytes]) -> float:
+    """The most that it has ever been, MB."""
+    return _memory_mb(child, "status", "VmHWM:")
 
 
 def private_mb(child: subprocess.Popen[bytes]) -> float:

@@ -30,7 +30,7 @@ from hushgrid.grid_cases.ac.presence import installed
 from hushgrid.grid_cases.ac.program import Program
 from hushgrid.grid_cases.case import Floats, loads
 from hushgrid.grid_cases.zone.build import zone_models
-from hushgrid.grid_cases.zone.conic import Cones
+from hushgrid.grid_cases.zone.conic import ClarabelSolver, Cones
 from hushgrid.grid_cases.zone.cost import TOLERANCE, CostStep
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.algorithms.consensus_admm import Agent, Server
@@ -107,7 +107,7 @@ def measured(name: str, request: Asked) -> list[Row]:
         )
     )
     total, after = _over_broker(setup), f"{name} in {len(setup.zones)} zones: "
-    played, central, central_s = _played(setup), *_central(setup)
+    rounds, central, central_s = played(setup), *_central(setup)
 
     def beside(what: str, unit: str, value: float) -> list[Row]:
         """The row, and the published figure if there is one."""
@@ -119,26 +119,26 @@ def measured(name: str, request: Asked) -> list[Row]:
 
     run = beside("from the first message to the dispatch", "s", total.seconds)
     run[0] = run[0] if request.goal_s is None else against(run[0], request.goal_s)
-    gap = 100 * (played.figures["objective"] - central) / central
+    gap = 100 * (rounds.figures["objective"] - central) / central
     a_round = row(after + "a round through the broker", "ms", total.rounds_ms)
     rows = [
         *run,
         Row(what=after + "of it the AC optimal power flow, a process's start included", unit="s", value=total.ac_s),
         *_ac_alone(setup, after),
         a_round,
-        *beside("rounds to the stop", "rounds", played.rounds),
-        Row(what=after + "disagreement", unit="MW", value=played.figures["disagreement"] * setup.case.base_mva),
+        *beside("rounds to the stop", "rounds", rounds.rounds),
+        Row(what=after + "disagreement", unit="MW", value=rounds.figures["disagreement"] * setup.case.base_mva),
         Row(what=after + "gap to the central relaxation", unit="%", value=gap),
     ]
-    bare = row(after + "clarabel update + solve alone", "ms", played.bare_ms)
-    ratio = float(np.median(np.array(played.step_ms) / np.array(played.bare_ms)))  # of the same solve
-    step = row(after + "a zone's step", "ms", played.step_ms, rival=bare, ratio=ratio)
+    bare = row(after + "clarabel update + solve alone", "ms", rounds.bare_ms)
+    ratio = float(np.median(np.array(rounds.step_ms) / np.array(rounds.bare_ms)))  # of the same solve
+    step = row(after + "a zone's step", "ms", rounds.step_ms, rival=bare, ratio=ratio)
     rows += [against(step, 1.3, "ratio"), bare]
-    rows.append(Row(what=after + "its longest step", unit="ms", value=max(played.step_ms)))
-    last = row(after + "the longest bound of a zone, once a run", "ms", [max(played.bound_ms)], rival=a_round)
+    rows.append(Row(what=after + "its longest step", unit="ms", value=max(rounds.step_ms)))
+    last = row(after + "the longest bound of a zone, once a run", "ms", [max(rounds.bound_ms)], rival=a_round)
     rows.append(against(last, 1.0, "ratio"))
-    if played.qoco_ms:
-        rows.append(row(after + f"QOCO update + solve alone{played.qoco_note}", "ms", played.qoco_ms, rival=bare))
+    if rounds.qoco_ms:
+        rows.append(row(after + f"QOCO update + solve alone{rounds.qoco_note}", "ms", rounds.qoco_ms, rival=bare))
     return [*rows, Row(what=after + "the central relaxation by one Clarabel", unit="s", value=central_s)]
 
 
@@ -196,7 +196,7 @@ class Played(NamedTuple):
     qoco_note: str
 
 
-def _played(setup: ZoneSetup) -> Played:
+def played(setup: ZoneSetup) -> Played:
     """The rounds of the same machines without a network; each step beside bare solvers on its own data."""
     server = cast(Server, cast(Star, setup.plan.running).server(centre(setup.plan, setup.problem.case)))
     step_ms, bare_ms, qoco_ms, missed = list[float](), list[float](), list[float](), 0
@@ -222,10 +222,10 @@ def _played(setup: ZoneSetup) -> Played:
                 answers[name] = agent.answer_body()
                 step = cast(LocalCost, agent.problem)._step
                 if name not in bare:
-                    bare[name] = Bare(step._solver.cones, step._diagonal(1.0))  # type: ignore[attr-defined]
+                    bare[name] = Bare(cast(ClarabelSolver, step._solver), step._diagonal(1.0))
                     continue
                 P, q = step._diagonal(body.factor), step._q.copy()
-                q[step.shared] -= body.factor * step.weight * body.v
+                q[step._shared] -= body.factor * step.weight * body.v
                 step_ms.append(taken)
                 bare_ms.append(bare[name].clarabel_ms(P, q))
                 if bare[name].qoco is not None:
@@ -248,11 +248,14 @@ def _played(setup: ZoneSetup) -> Played:
 class Bare:
     """A zone's step as the solvers take it, nothing around: the same cones, P and q, settings written down directly."""
 
-    def __init__(self, cones: Cones, P: Floats) -> None:
+    def __init__(self, within: ClarabelSolver, P: Floats) -> None:
+        cones = within.cones
         settings = clarabel.DefaultSettings()
         settings.verbose, settings.presolve_enable, settings.max_threads = False, False, 1
         settings.direct_solve_method = "qdldl"
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
+        for key, value in within.changes.items():
+            setattr(settings, key, value)
         kinds = [clarabel.ZeroConeT(cones.zero)] if cones.zero else []
         kinds += [clarabel.NonnegativeConeT(cones.nonneg)] if cones.nonneg else []
         kinds += [clarabel.SecondOrderConeT(k) for k in cones.soc]

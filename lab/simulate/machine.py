@@ -143,7 +143,9 @@ class Machine(System):
     def unlink(self, path: Path) -> None:
         self.disk.unlink(path)
 
-    def connect(self, database: Path | str, *, uri: bool = False, timeout: float = 5.0) -> sqlite3.Connection:
+    def connect(
+        self, database: Path | str, *, uri: bool = False, timeout: float = 5.0, threads: bool = False
+    ) -> sqlite3.Connection:
         return self.disk.connect(database, uri, timeout)
 
     def crossing(self, call: str) -> None:

@@ -60,7 +60,7 @@ STUDIES = {
         "papers.federated",
     ),
     "day-price": Study(
-        "a private day ahead: cost, imbalance and what storage is worth, by epsilon and unit", "10 to 20", "day_price"
+        "a private day ahead: cost, imbalance and what storage is worth, by epsilon and unit", "5 to 10", "day_price"
     ),
     "accuracy": Study(
         "objective, feasibility and central optima compared with independent reference code",

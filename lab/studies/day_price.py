@@ -1,75 +1,127 @@
 """`hushgrid study day-price`: what a private day costs its operator, by epsilon and by what is hidden.
 
-case14 and case30; `study([Path("DIR/scenario.yaml")])` takes what `hushgrid case day` has written instead. Storage is
-planned for the noisy loads of one answer; the day is then operated with the true ones: storage does what the plan says,
-generators are dispatched anew within their ramps. Never cost alone: beside it stand imbalance, unserved load and how
-much of what storage is worth is left.
+case14, case30, and three days of two networks of SimBench where it is installed; `study([Path("DIR/scenario.yaml")])`
+takes what `hushgrid case day` has written instead. Storage is planned for the noisy loads of one answer; the day is
+then operated with the true ones: storage does what the plan says, generators are dispatched anew within their ramps.
+Never cost alone: beside it stand imbalance, unserved load and how much of what storage is worth is left.
+
+The answer is a device's own, with seeded noise. Both programs are solved by one solver that sees all zones.
 """
 
 from __future__ import annotations
 
-import csv
+import sys
 import tempfile
-from collections.abc import Sequence
-from math import sin, sqrt
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from math import sqrt
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from hushgrid import scenarios
-from hushgrid.broker.report.result import Result
-from hushgrid.broker.simulation import run
-from hushgrid.grid_cases import load
-from hushgrid.grid_cases.partition import partition
-from hushgrid.kernels.types import Document, Vector
+from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
+from hushgrid.grid_cases.zone.build import zone_models
+from hushgrid.grid_cases.zone.cost import Least
+from hushgrid.grid_cases.zone.horizon import NO_STORAGE
+from hushgrid.kernels.types import DocumentView, Vector
+from hushgrid.lab.benchmarks.common.shaped_day import by_shape
+from hushgrid.lab.day_files import Wanted, write
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
-from hushgrid.node.problems.power_flow.horizon import PROFILES, STORAGE
-from hushgrid.node.schema.yaml_file import read_yaml
+from hushgrid.lab.studies.problems.day import CentralDay
+from hushgrid.node.config.scenario import load_scenario
+from hushgrid.node.privacy.noise_source import SeededNoise
+from hushgrid.node.problems.power_flow.gate import lattice_of
+from hushgrid.node.problems.power_flow.question import LoadQuestion
 
 EPSILONS = (5.0, 1.0, 0.2)
-#: MWh of one customer's day: a house without a car, a workshop, or 1 MW in any one hour.
-UNITS = {"house-day": 0.02, "workshop-day": 1.0}
-DRAWS = 4
-#: The shape of a day, for a case without profiles: a load is SHAPE[t] (1 + .1 sin(1.7 place + .9 t)) of its own in t.
-SHAPE = (
-    *(0.62, 0.58, 0.56, 0.55, 0.56, 0.6, 0.7, 0.82, 0.9, 0.93, 0.94, 0.95),
-    *(0.94, 0.92, 0.9, 0.89, 0.9, 0.95, 1.0, 0.99, 0.94, 0.86, 0.77, 0.68),
+#: MWh of what is hidden: a house's day without a car; a workshop's day, or 1 MW in any one hour: whatever its shape.
+UNITS = {"house-day": 0.02, "workshop-day, MW-hour": 1.0}
+POWER_FACTOR = 0.97
+DRAWS = 8
+#: SimBench's networks by our name, the days of their year (from 0), and what they are planned with.
+SIMBENCH = {"MV rural": "simbench:1-MV-rural--0-sw", "MV semiurb": "simbench:1-MV-semiurb--0-sw"}
+DAYS = (27, 117, 197)
+WANTED = Wanted(storage=(3, 0.5, 1.5), voltage=(0.94, 1.06), cost=(50, 2))
+OF_DAYS = (
+    *("network", "peak, MW", "optimum, $", "storage is worth, $", "of the cost without it, %"),
+    *("buses", "zones", "answer"),
 )
 COLUMNS = (
-    *("unit", "epsilon", "cost over the optimum, %", "+- (standard error)", "imbalance, MW", "of the peak, %"),
-    *("unserved, MWh", "value of storage kept, %"),
+    *("network", "unit", "epsilon", "cost over the optimum, $", "of the optimum, %", "+- (standard error)"),
+    *("imbalance, MW", "of the peak, %", "unserved, MWh", "value of storage kept, %"),
 )
-
-
-class Network:
-    """A day of one case: a scenario and its tables."""
-
-    def __init__(self, scenario: Path) -> None:
-        self.scenario = scenario
-        raw = read_yaml(scenario)
-        horizon = raw["problem"]["horizon"]
-        self.name, self.hours = str(raw["name"]), float(horizon.get("hours", 1))
-        with (scenario.parent / horizon["profiles"]).open(newline="") as file:
-            self.header, *self.loads = list(csv.reader(file))
-        with (scenario.parent / horizon["storage"]).open(newline="") as file:
-            self.wear = {row["name"]: float(row["cost"]) for row in csv.DictReader(file)}  #: $/MWh each way
-
-    @property
-    def load(self) -> Vector:
-        """(T,) MW in all."""
-        total: dict[int, float] = {}
-        for t, _, p, _ in self.loads:
-            total[int(t)] = total.get(int(t), 0.0) + float(p)
-        return np.array([total[t] for t in sorted(total)])
+IMBALANCE, KEPT = 7, 9
+SHOWN = {KEPT: "value of storage kept, %", IMBALANCE: "imbalance, % of the peak"}  #: in the picture, by column
 
 
 class Draw(NamedTuple):
     """One private plan, operated."""
 
-    cost: float  #: $ of the day
-    imbalance: float  #: MW, mean of the periods
+    cost: float  #: $ of the day, lost load at its value
+    imbalance: float  #: MW between the noisy loads and the true ones, mean of the periods
     unserved: float  #: MWh
+
+
+class Network:
+    """A day of one case: a scenario and its tables."""
+
+    def __init__(self, scenario: Path, keys: DocumentView) -> None:
+        self.scenario, self.keys = scenario, keys
+        self.setup = setup = self.asked({})
+        self.case, self.horizon = setup.case, setup.wired.horizon
+        (self.model,) = zone_models(self.case, [self.case.buses.numbers.tolist()]).values()
+        self.true = {zone: setup.loads(zone) for zone in setup.models}
+        self.d, voll = self.whole(self.true), setup.plan.problem.voll
+        self.with_storage, self.without = (
+            CentralDay(self.case, self.model, voll, horizon)
+            for horizon in (self.horizon, replace(self.horizon, storage=NO_STORAGE))
+        )
+
+    def asked(self, keys: DocumentView) -> ZoneSetup:
+        """The scenario with other keys."""
+        return ZoneSetup(load_scenario(self.scenario, {**self.keys, **keys}), str(self.scenario))
+
+    def whole(self, d: Mapping[str, Vector]) -> Vector:
+        """(T, 2, nb) p.u. of all buses, p then q: the loads of the zones put together."""
+        every = np.zeros((self.horizon.periods, 2, len(self.model.buses)))
+        for zone, own in d.items():
+            places = np.searchsorted(self.model.buses, self.setup.models[zone].buses)
+            every[:, :, places] = own.reshape(self.horizon.periods, 2, -1)
+        return every
+
+    def total(self, d: Vector) -> Vector:
+        """(T,) MW."""
+        load: Vector = d[:, 0].sum(axis=1) * self.case.base_mva
+        return load
+
+    def least(self, d: Vector, storage: bool = True) -> Least:
+        """The least-cost day at these loads (T, 2, nb), with storage or without any."""
+        return (self.with_storage if storage else self.without).least(d.ravel())
+
+    def noisy(self, asked: ZoneSetup, seed: int) -> Vector:
+        """The loads (T, 2, nb) that the zones answer under the terms of `asked`."""
+        answers = {}
+        for zone, d in self.true.items():
+            loss, terms = asked.public_loss(zone), asked.terms
+            assert terms is not None
+            lattice, question = lattice_of(zone, loss, terms), LoadQuestion(loss, terms)
+            assert lattice is not None
+            noise = SeededNoise(seed, zone).take(lattice, question.width, 1)
+            answers[zone] = question.answered(lattice.release(question.exact(d), noise))
+        return self.whole(answers)
+
+    def operated(self, plan: Least, planned: Vector) -> Draw:
+        """The true day with the storage of a plan for the loads `planned`."""
+        horizon, d = self.horizon, self.d.copy()
+        d[:, 0] += horizon.paths(self.case, horizon.storage, plan.storage)
+        again = self.least(d, storage=False)
+        wear = horizon.hours * float((plan.storage[:2] * horizon.storage.cost).sum())
+        unserved = np.split(again.unserved.reshape(self.d.shape), 2, axis=1)[0].sum()
+        imbalance = float(np.abs(self.total(planned) - self.total(self.d)).mean())
+        return Draw(again.value + wear, imbalance, horizon.hours * self.case.base_mva * float(unserved))
 
 
 def case14(folder: Path) -> Path:
@@ -79,132 +131,93 @@ def case14(folder: Path) -> Path:
 
 def case30(folder: Path) -> Path:
     """case30 in three zones: loads by SHAPE, one storage a zone at its largest load."""
-    case = load("case30")
-    zones = partition(case, 3)
-    numbers = case.buses.numbers.tolist()
-    p, q = case.buses.p_d * case.base_mva, case.buses.q_d * case.base_mva
-    rows = [
-        (t + 1, bus, *(round(float(v[k]) * shape * (1 + 0.1 * sin(1.7 * (k + 1) + 0.9 * t)), 9) for v in (p, q)))
-        for t, shape in enumerate(SHAPE)
-        for k, bus in enumerate(numbers)
-    ]
-    _write(folder / "profiles.csv", PROFILES, rows)
-    units = []
-    for buses in zones.values():
-        here = [numbers.index(bus) for bus in sorted(buses)]
-        largest, power = numbers[max(here, key=lambda k: p[k])], 0.1 * float(p[here].sum())
-        units.append((f"s{largest}", largest, power, 3 * power, 0.95, 0.5, 1.5 * power, 1.5 * power))
-    _write(folder / "storage.csv", STORAGE, units)
-    scenario = folder / "day30.yaml"
-    scenario.write_text(
-        "hushgrid: 1\nname: day30\n"
-        f"problem:\n  kind: zones\n  case: case30\n  zones: {[sorted(buses) for buses in zones.values()]}\n"
-        "  objective: cost\n"
-        "  horizon: {periods: 24, hours: 1, profiles: profiles.csv, storage: storage.csv, ramps: 0.05}\n"
-        "algorithm: {name: consensus-admm, rounds: 300}\n"
-        "privacy: {mode: input, adjacency: {day: {energy_mwh: 0.02, power_factor: 0.97}}, epsilon: 1}\n"
-        "run: {stop: {tolerance: 1.0e-4, patience: 3}}\n"
-    )
-    return scenario
+    return by_shape(folder, "case30")
 
 
+#: Only buses that have a load in the case carry noise: which those are is public. `case day` says so by itself.
+LOADED = {"problem.loads": {"nonzero": "case"}}
 MADE = {"case14": case14, "case30": case30}
 
 
-def _write(path: Path, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([columns, *rows])
+def simbench(place: str, folder: Path) -> Path:
+    """A day of a network of SimBench: `MV rural, day 27`."""
+    network, _, day = place.partition(", day ")
+    write(SIMBENCH[network], WANTED._replace(day=int(day)), folder)
+    return folder / "scenario.yaml"
 
 
-def _rows(result: Result, table: str) -> list[dict[str, object]]:
-    columns, rows = result.tables[table]
-    return [dict(zip(columns, row, strict=True)) for row in rows]
+def _made(place: str, folder: Path) -> Path:
+    if place in MADE:
+        return MADE[place](folder)
+    return simbench(place, folder) if place.partition(",")[0] in SIMBENCH else Path(place)
 
 
-OPEN: Document = {"algorithm.variant": "none", "privacy": None, "problem.ac": "none"}
-
-
-def private(network: Network, energy: float, epsilon: float, seed: int) -> Result:
-    """The plan of one noisy answer."""
-    hidden = {"day": {"energy_mwh": energy, "power_factor": 0.97}}
-    keys = {"problem.ac": "none", "privacy.adjacency": hidden, "privacy.epsilon": epsilon}
-    return run(network.scenario, seed=seed, set=keys)
-
-
-def operated(network: Network, plan: Result, folder: Path) -> Draw:
-    """The day with the plan's storage and the true loads."""
-    taken, wear = dict[tuple[str, str], float](), 0.0
-    for row in _rows(plan, "storage"):
-        charge, discharge = float(str(row["charge_mw"])), float(str(row["discharge_mw"]))
-        key = str(row["period"]), str(row["bus"])
-        taken[key] = taken.get(key, 0.0) + charge - discharge
-        wear += network.hours * network.wear[str(row["storage"])] * (charge + discharge)
-    _write(folder / "operated.csv", network.header,
-           [(t, bus, float(p) + taken.get((t, bus), 0.0), q) for t, bus, p, q in network.loads])  # fmt: skip
-    keys = {"problem.horizon.profiles": str(folder / "operated.csv"), "problem.horizon.storage": None}
-    again = run(network.scenario, set=OPEN | keys)
-    assert again.objective is not None
-    imbalance = float(np.abs(_list(plan, "load_mw") - network.load).mean())
-    return Draw(again.objective + wear, imbalance, network.hours * float(_list(again, "unserved_mw").sum()))
-
-
-def _list(result: Result, key: str) -> Vector:
-    values: Vector = np.array(getattr(result, key), np.float64)
-    return values
-
-
-def measured(place: str) -> Table:
-    """The rows of one network, by its name here or its scenario."""
+def measured(place: str) -> tuple[tuple[str | float, ...], list[tuple[str | float, ...]]]:
+    """Of one network, by its name here or its scenario: what its day is, and the rows of what a private one costs."""
     with tempfile.TemporaryDirectory(prefix="hushgrid-day-") as scratch:
-        folder = Path(scratch)
-        network = Network(MADE[place](folder) if place in MADE else Path(place))
-        best = run(network.scenario, set=OPEN)
-        without = run(network.scenario, set=OPEN | {"problem.horizon.storage": None})
-        assert best.objective is not None
-        assert without.objective is not None
-        worth, peak = without.objective - best.objective, float(network.load.max())
+        network = Network(_made(place, Path(scratch)), LOADED if place in MADE else {})
+        name = network.setup.scenario.name if Path(place).is_file() else place
+        best, without = network.least(network.d).value, network.least(network.d, storage=False).value
+        peak, worth = float(np.abs(network.total(network.d)).max()), without - best
         rows: list[tuple[str | float, ...]] = []
         for unit, energy in UNITS.items():
             for epsilon in EPSILONS:
-                draws = [operated(network, private(network, energy, epsilon, seed), folder) for seed in range(DRAWS)]
-                rows.append((unit, epsilon, *_summary(draws, best.objective, worth, peak)))
-        share = 100 * worth / without.objective
-        title = f"{network.name}: optimum {best.objective:,.2f} $ a day; storage is worth {worth:,.0f} $, {share:.2g} %"
-        return Table(title, COLUMNS, rows)
+                draws = _draws(network, energy, epsilon)
+                rows.append((name, unit, epsilon, *_summary(draws, best, worth, peak)))
+        terms = network.setup.terms
+        release = terms.release if terms is not None else ""
+        sizes = len(network.model.buses), len(network.setup.models), release
+        return (name, peak, f"{best:,.2f}", f"{worth:,.2f}", 100 * worth / abs(without), *sizes), rows
+
+
+def _draws(network: Network, energy: float, epsilon: float) -> list[Draw]:
+    unit = {"day": {"energy_mwh": energy, "power_factor": POWER_FACTOR}}
+    asked = network.asked({"privacy.adjacency": unit, "privacy.epsilon": epsilon})
+    answers = [network.noisy(asked, seed) for seed in range(DRAWS)]
+    return [network.operated(network.least(d), d) for d in answers]
 
 
 def _summary(draws: Sequence[Draw], best: float, worth: float, peak: float) -> tuple[float, ...]:
-    over = np.array([100 * (draw.cost - best) / best for draw in draws])
-    kept = np.array([100 * (1 - (draw.cost - best) / worth) for draw in draws])
-    imbalance = float(np.mean([draw.imbalance for draw in draws]))
+    """Means. A day that sells more than it buys has a cost below 0: shares are of its size."""
+    over = np.array([draw.cost - best for draw in draws])
+    share = 100 * over / abs(best)
+    imbalance, unserved = (float(np.mean([getattr(draw, key) for draw in draws])) for key in ("imbalance", "unserved"))
     return (
-        *(float(over.mean()), float(over.std(ddof=1)) / sqrt(len(draws)), imbalance, 100 * imbalance / peak),
-        *(float(np.mean([draw.unserved for draw in draws])), float(kept.mean())),
+        *(float(over.mean()), float(share.mean()), float(share.std(ddof=1)) / sqrt(len(draws)), imbalance),
+        *(100 * imbalance / peak, round(unserved, 6), float(100 * (1 - over.mean() / worth))),
     )
 
 
+def places() -> list[str]:
+    """The networks of the study: those of SimBench where it is installed, else a line on stderr says so."""
+    if find_spec("simbench") is None:
+        print("SimBench's networks are left out: simbench is not installed (hushgrid[simbench])", file=sys.stderr)
+        return list(MADE)
+    return [*MADE, *(f"{network}, day {day}" for network in SIMBENCH for day in DAYS)]
+
+
 def study(files: Sequence[Path] = ()) -> list[Page]:
-    """One table a network, and the cost by epsilon."""
-    places = [str(path) for path in files] or list(MADE)
-    tables = on_two(measured, places, str)
-    panels = [
-        Panel(
-            table.title.split(":")[0],
-            "epsilon",
-            "cost over the optimum, %",
-            _curves(table.rows),
-            xlog=True,
-            marks=True,
-            linear=0.01,
-        )
-        for table in tables
-    ]
-    return [Page("day-price", tables, {"day-price.svg": chart("The price of a private day", [panels])})]
+    """The days, what private ones cost, and both as a picture."""
+    found = on_two(measured, [str(path) for path in files] or places(), str)
+    days = Table(f"The days ({DRAWS} draws of each, seeds 0 to {DRAWS - 1})", OF_DAYS, [day for day, _ in found])
+    rows = [row for _, mine in found for row in mine]
+    panels = [[_panel(column, unit, rows) for unit in UNITS] for column in SHOWN]
+    picture = chart("The price of a private day", panels)
+    return [Page("day-price", [days, Table("Private days", COLUMNS, rows)], {"day-price.svg": picture})]
 
 
-def _curves(rows: Sequence[Sequence[str | float]]) -> dict[str, tuple[Vector, Vector]]:
+def _panel(column: int, unit: str, rows: Sequence[Sequence[str | float]]) -> Panel:
+    """By epsilon, a curve a network: the mean of its days."""
     curves = {}
-    for unit in UNITS:
-        mine = sorted((float(row[1]), float(row[2])) for row in rows if row[0] == unit)
-        curves[unit] = np.array([x for x, _ in mine]), np.array([y for _, y in mine])
-    return curves
+    for name in dict.fromkeys(_network(row) for row in rows):
+        means = [
+            np.mean([float(row[column]) for row in rows if (_network(row), *row[1:3]) == (name, unit, epsilon)])
+            for epsilon in sorted(EPSILONS)
+        ]
+        curves[name] = np.array(sorted(EPSILONS)), np.array(means)
+    linear = 100.0 if column == KEPT else 0.0
+    return Panel(unit, "epsilon", SHOWN[column], curves, xlog=True, marks=True, linear=linear)
+
+
+def _network(row: Sequence[str | float]) -> str:
+    return str(row[0]).partition(",")[0]

@@ -11,7 +11,7 @@ from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.privacy.budget import DECIMAL
 from hushgrid.node.problems.kind import Device
 from hushgrid.node.problems.registry import algorithms_of
-from hushgrid.node.schema.durations import Length, in_words, seconds
+from hushgrid.node.schema.durations import in_words, seconds
 from hushgrid.node.schema.sections import Adjacency, AllowMasked, Budget
 
 YEAR = 365 * 86400.0  #: s
@@ -40,8 +40,9 @@ def _limits(config: DeviceConfig, device: Device) -> list[str]:
         f"message can tell two such data sets apart with odds of at most {_odds(run)}{exact}",
         f"all runs: epsilon {budget.epsilon:g}{counted}, enough for {enough}: "
         f"odds of at most {_odds(budget.epsilon)}{exact}",
-        *([] if budget.span is None else [_not_promised(budget, config.retention)]),
+        *([] if budget.span is None else [_not_promised(config)]),
         *([_expires(config)] if config.expiring else []),
+        *([_of_a_reading(config)] if config.mean else []),
         *([] if allow.masked is None else [_masked(allow.masked)]),
     ]
 
@@ -65,15 +66,17 @@ def renews(budget: Budget) -> str:
     return f" in any {in_words(budget.span)} of running time, {life}"
 
 
-def _not_promised(budget: Budget, retention: Length | None) -> str:
+def _not_promised(config: DeviceConfig) -> str:
     """What a window does not hide, in numbers."""
+    budget, retention = config.budget, config.retention
     span = budget.span or 0.0
     hidden = span - (seconds(retention) if retention is not None else 0.0)
     many = ceil(YEAR / span)
     year = f"epsilon {budget.epsilon:g} x {many} = {budget.epsilon * many:g}" if many > 1 else "within one window"
     at_most = f", and {budget.lifetime:g} at most" if budget.lifetime is not None else ""
+    event = "the readings of one day" if config.mean else f"an event of at most {in_words(hidden)}"
     return (
-        f"a window hides an event of at most {in_words(hidden)}; each window of {in_words(span)} begins anew, so a "
+        f"a window hides {event}; each window of {in_words(span)} begins anew, so a "
         f"habit that is seen through many windows is not hidden: someone present for a year: {year} (pure){at_most}"
     )
 
@@ -93,6 +96,14 @@ def _expires(config: DeviceConfig) -> str:
         f"a reading counts for {length} of running time after it was read first, whatever a coordinator says; "
         f"then {then}"
     )
+
+
+def _of_a_reading(config: DeviceConfig) -> str:
+    """What one reading costs in all."""
+    n, epsilon = config.mean, config.budget.epsilon
+    share = f"1/{n} in each of {n} days' answers" if n > 1 else "in the next day's answer alone"
+    span = "" if config.budget.span is None else f"; epsilon {epsilon:g} at most in all of them, however many there are"
+    return f"a reading counts {share}, so an answer a day costs it no more than one answer does{span}"
 
 
 def _odds(epsilon: float) -> str:

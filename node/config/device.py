@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -22,7 +23,7 @@ from hushgrid.node.problems.records.kind import KIND as RECORDS
 from hushgrid.node.problems.records.section import DeclaredProblem, Labels
 from hushgrid.node.schema.durations import Length, in_words, seconds
 from hushgrid.node.schema.sections import Allow, Budget, Section, Tls
-from hushgrid.node.schema.site import Sink, Source
+from hushgrid.node.schema.site import RULES, Sink, Source
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 
 #: Keys that hold for as long as the process runs.
@@ -49,7 +50,7 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     #: of a data problem; required under bounded-change: a plan that differs, or asks for anything else, is refused
     problem: DeclaredProblem | None = None
     budget: Budget  #: over the life of the ledger, or in any window, whatever a coordinator asks
-    #: required of a `source` beside `budget.window`, and less than that:
+    #: required of a `source` without a rule beside `budget.window`, and less than that:
     #: no reading counts in an answer so long after it was read first, in running time;
     #: then a load is the one that `data.loads` names, a row the zero row. Of a file without a source,
     #: where nothing expires, from data of how long each answer is computed.
@@ -77,6 +78,11 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     def expiring(self) -> bool:
         """Whether each reading counts for less than a window: that of a source does, a file that stands still never."""
         return self.source is not None and self.retention is not None
+
+    @property
+    def mean(self) -> int:
+        """Of how many days of readings its data are the mean; 0: they are no mean."""
+        return RULES[self.source.rule] if self.source and self.source.rule else 0
 
     @property
     def pause(self) -> float:
@@ -108,7 +114,8 @@ def load_device(path: Path) -> DeviceConfig:
     if config.fresh and (config.kind.records or config.budget.window is None):
         expected = "none (a device with rows)" if config.kind.records else "one beside budget.window"
         raise InputError(f"{path}: fresh: found {config.fresh}, expected {expected}")
-    if config.source and config.budget.span is not None and config.retention is None:
+    rule = config.source.rule if config.source else None
+    if config.source and not rule and config.budget.span is not None and config.retention is None:
         least = f"less than its window of {in_words(config.budget.span)} (a source beside budget.window)"
         raise InputError(f"{path}: retention: missing, expected {least}")
     config = _located(config, path)
@@ -188,7 +195,12 @@ def _check_owner(config: DeviceConfig, path: Path) -> None:
             expected = "a budget with a window" if span is None else f"less than its window of {in_words(span)}"
             raise wrong("retention", f"found {config.retention}", expected)
     if not records:
-        if isinstance(config.data, ZoneData) and config.data.profiles and (config.data.loads or config.source):
+        rule = config.source.rule if config.source else None
+        if isinstance(config.data, ZoneData) and config.data.hours and not config.data.profiles:
+            raise wrong("data.hours", f"found {config.data.hours:g}", "data.profiles beside it")
+        if rule:
+            _check_rule(config, rule, wrong)
+        elif isinstance(config.data, ZoneData) and config.data.profiles and (config.data.loads or config.source):
             other = "a source" if config.source else "data.loads"
             raise wrong("data.profiles", f"found a file beside {other}", "one of them")
         for key, section in (("labels", labels), ("problem", problem)):
@@ -202,3 +214,21 @@ def _check_owner(config: DeviceConfig, path: Path) -> None:
             raise wrong("problem", "missing", "{kind: ..., scale: ..., row_bound: ...} (adjacency bounded-change)")
     elif not labels.fit(problem.kind, labels.classes or 1):
         raise wrong("problem.kind", f"found {problem.kind}", f"one for labels of {labels}")
+
+
+def _check_rule(config: DeviceConfig, rule: str, wrong: Callable[[str, str, str], InputError]) -> None:
+    """Raises InputError unless a forecast by a rule has its unit, and public loads for readings that are missing."""
+    adjacency = config.budget.adjacency
+    assert isinstance(config.data, ZoneData)
+    assert adjacency is not None
+    if not adjacency.day:
+        raise wrong(
+            "source.rule", f"found {rule} under {adjacency}", "budget.adjacency {day: {...}} (a day's readings)"
+        )
+    if config.data.loads or config.data.profiles is None:
+        expected = "a public day, for readings that are missing (source.rule)"
+        actual = "found data.loads" if config.data.loads else "missing"
+        raise wrong("data.profiles", actual, expected)
+    if config.retention is not None:
+        days = f"{RULES[rule]} day{'s' * (RULES[rule] > 1)}"
+        raise wrong("retention", f"found {config.retention}", f"none (source.rule: a reading counts for {days})")

@@ -52,6 +52,11 @@ def _check_source(source: Source, records: bool, path: Path) -> None:
     kinds = [key for key in KINDS if getattr(source, key)]
     if len(kinds) != 1:
         raise InputError(f"{path}: source: found {' and '.join(kinds) or 'none'}, expected one of {', '.join(KINDS)}")
+    if source.rule and (records or source.mqtt):
+        expected = "none (a device with rows)" if records else "file, folder or command (a message has no time)"
+        raise InputError(f"{path}: source.rule: found {source.rule}, expected {expected}")
+    if source.begins and not source.rule:
+        raise InputError(f"{path}: source.begins: found {source.begins}, expected none (no source.rule)")
     bounds = source.bounds
     for key in ("p_mw", "q_mvar", "features"):
         ends = getattr(bounds, key) if bounds else None
@@ -89,9 +94,12 @@ def ready_words(source: Source | None, sink: Sink | None, path: Path) -> list[st
             _program(source.command[0], path, "source.command")
         if source.mqtt:
             tls_context(parse_url(source.mqtt.broker), source.mqtt.tls)
+        instead = "leaves the last good value"
+        if source.rule:
+            instead = f"counts as the public load of its period, with the weight of a reading (rule {source.rule})"
         lines.append(
             f"source: {source.description}, read within {source.deadline:g} s before each run; what is late, missing "
-            "or none leaves the last good value, and the run costs the same"
+            f"or none {instead}, and the run costs the same"
         )
     if sink is not None:
         lines += _sink_words(sink, path)

@@ -22,7 +22,7 @@ from hushgrid.node.privacy import marks
 from hushgrid.node.privacy.ledger_file import LedgerFailed, unusable
 from hushgrid.node.privacy.ledger_log import Behind, Record, Round, Tables
 from hushgrid.node.privacy.ledger_marks import Marks
-from hushgrid.node.privacy.ledger_rows import Counted, Spend
+from hushgrid.node.privacy.ledger_rows import Counted, ReadingDays, Spend
 from hushgrid.node.privacy.marks import LaterMark, MarkFile, NoMark
 from hushgrid.node.privacy.run_table import ENDED, KEEP, OVER, RunTable
 from hushgrid.node.privacy.spend_table import ALL, Cost, SpendTable, costs_of, unpacked
@@ -280,10 +280,10 @@ class Ledger:
         declared = self.spends.declared
         return None if declared is None else max(self.spends.running - declared, 0.0)
 
-    def new_data(self) -> int:
-        """The owner's word that the data are new. Returns their version."""
+    def new_data(self, days: ReadingDays | None = None) -> int:
+        """The owner's word that the data are new. Returns their version. `days`: of which they are the mean."""
         with self.tables.transaction():
-            version = self.spends.new_version()
+            version = self.spends.new_version(days)
         self.spends.begin_version(version)
         return version
 

@@ -74,8 +74,10 @@ class LedgerFile:
             raise InputError(f"{self.path}: found no file, expected a ledger")
         self._lock = _locked(self.path)
         has_wal = self.wal_path.exists()
-        # By `mode=rw` a file that has just gone is not made anew, as an empty ledger.
-        self.db = system.machine.connect(f"file:{quote(os.fsencode(self.path))}?mode=rw", uri=True, timeout=0.5)
+        # By `mode=rw` a file that has just gone is not made anew, as an empty ledger. A simulation's members compute in
+        # threads, and take turns with none: a ledger is in one thread at a time.
+        uri = f"file:{quote(os.fsencode(self.path))}?mode=rw"
+        self.db = system.machine.connect(uri, uri=True, timeout=0.5, threads=True)
         if not self.db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
             raise InputError(
                 f"{self.path}: found no ledger's tables (cut short, or copied without its -wal), expected a whole "

@@ -16,6 +16,7 @@ from msgspec import Struct
 from hushgrid.kernels.privacy.accounting import Event, Gaussian, Laplace, NonPrivate, Totals, grouped, units
 from hushgrid.kernels.privacy.limits import Charge, charge_of, charge_of_totals
 
+DAY = "day"  #: how the names of sums of the readings of one day begin
 Kind = Literal["laplace", "gaussian", "nonprivate", "gap"]
 
 
@@ -127,6 +128,31 @@ class StoredSpend(NamedTuple):
     version: int = 1  #: of the data
     honest: int = 0  #: as in `Spend`
     mu2: float = 0.0  #: mu^2 of a Gaussian answer; of a gap the sum over those that were lost
+
+
+class ReadingDays(NamedTuple):
+    """The days of which a data version is the mean, hour by hour: a reading of each has the weight 1/n in it."""
+
+    last: int  #: days since 1970
+    n: int
+
+    @property
+    def dates(self) -> range:
+        return range(self.last - self.n + 1, self.last + 1)
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The names of the sums of what was answered about each day, at this weight."""
+        return tuple(f"{DAY} {day} of {self.n}" for day in self.dates)
+
+    def packed(self) -> str:
+        """For the ledger."""
+        return f"{self.last} {self.n}"
+
+    @staticmethod
+    def unpacked(text: str) -> ReadingDays:
+        last, n = text.split()
+        return ReadingDays(int(last), int(n))
 
 
 class Recent(NamedTuple):

@@ -21,7 +21,9 @@ FORMATS = (2, FORMAT)  #: that are read: 2 is that of release 0.1.0. No release 
 #: What a device could be asked about in release 0.1.0, by `problem.kind`.
 MODELS = ("zones", "least-squares", "logistic", "softmax")
 #: `total`: sums of spends, packed (`Counted`). Its scope is a run's id, or the text 'all', or 'version' (the spends of
-#: the data version of now). `past`: spends of ended runs that are no rows any more, by the hour of running time:
+#: the data version of now), or 'day D of n' (those about means of n days, D among them, from 1970 on; `meta` has the
+#: last day and n of such a version), or 'dated' (all of these).
+#: `past`: spends of ended runs that are no rows any more, by the hour of running time:
 #: numbers `first` to `no`, and {adjacency: sums}. `known`: ended runs of this session that are no rows any more.
 #: `secret`: at most one row, the key of the run that was joined last if that run is masked and may go on (`keyed`:
 #: whether a run has ever had one). So the row never moves, and `secure_delete` overwrites what of it stands in the

@@ -15,11 +15,11 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
-from hushgrid.kernels.privacy.accounting import total_epsilon
+from hushgrid.kernels.privacy.accounting import Totals, total_epsilon
 from hushgrid.kernels.privacy.limits import Charge, charge_of_totals, limit
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Window
-from hushgrid.node.schema.durations import in_words
+from hushgrid.node.schema.durations import date, in_words
 from hushgrid.node.schema.sections import Budget
 
 
@@ -107,6 +107,27 @@ class Renewal:
                 f"{b.lifetime:g} ({self.adjacency}, delta {self.delta:g}): no time brings it back"
             )
             return Denied("lifetime", words)
+        return self._denied_of_readings(more, asked, room)
+
+    def _denied_of_readings(self, more: Charge, asked: float, room: float) -> Denied | None:
+        """A reading that enters the answers of several days costs the budget's epsilon at most, over all of them."""
+        days = self.ledger.spends.days(self.version)
+        if days is None:
+            return None
+        cap, spends = limit(self.budget.epsilon * room, self.delta), self.ledger.spends
+        for day, about in spends.about_days(self.adjacency, days.dates).items():
+            spent, then = Charge(), Charge()
+            for count, totals in ({days.n: Totals()} | about).items():
+                charge = charge_of_totals(totals)  # summed before it is divided: n shares are a whole
+                spent = spent.plus(charge.shared(count))
+                then = then.plus((charge.plus(more) if count == days.n else charge).shared(count))
+            if not cap.holds(then):
+                words = (
+                    f"spent epsilon {cap.spent(spent):g} on the readings of {date(day)}, asked 1/{days.n} "
+                    f"of {asked:g} more, budget {self.budget.epsilon:g} a reading ({self.adjacency}, delta "
+                    f"{self.delta:g}): fits with later days"
+                )
+                return Denied("window", words)
         return None
 
     def _when(self, more: Charge, room: float) -> str:

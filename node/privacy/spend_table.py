@@ -18,7 +18,9 @@ from hushgrid.kernels.ranges import MOST_MASKED
 from hushgrid.node import system
 from hushgrid.node.privacy.ledger_log import Record, Tables
 from hushgrid.node.privacy.ledger_rows import (
+    DAY,
     Counted,
+    ReadingDays,
     Recent,
     Spend,
     StoredSpend,
@@ -32,7 +34,8 @@ from hushgrid.node.privacy.marks import Price
 
 HOUR_S = 3600.0  #: running time whose old spends are condensed to one row
 CHUNK = 1000  #: rows that are read, or condensed, at once
-ALL, VERSION = "all", "version"  #: scopes of sums, beside the ids of runs
+#: Scopes of sums, beside the ids of runs and `ReadingDays.scopes`; DATED: about data versions whose days are noted.
+ALL, VERSION, DATED = "all", "version", "dated"
 
 Scope = str | bytes
 Sums = dict[tuple[Scope, str], Counted]  #: by scope and adjacency
@@ -75,6 +78,7 @@ class SpendTable:
         self._sums: Sums = {}
         self._changed: set[tuple[Scope, str]] = set()  #: sums that waiting records have changed
         self._loaded: set[Scope] = set()
+        self._days: dict[int, ReadingDays | None] = {}
         for scope in (ALL, VERSION):
             self._need(scope)
         self.price = Price.unpacked(tables.meta("price"))  #: of all spends
@@ -140,7 +144,8 @@ class SpendTable:
         costs = list(costs)
         changed: Sums = {}
         for kind, value, mu2, adjacency, honest in costs:
-            for scope in self._scopes(run, version):
+            # What a gap was about is not known: `readings` counts it for every day.
+            for scope in (*self._scopes(run, version), *(self._day_scopes(version) if kind != "gap" else ())):
                 key = scope, adjacency
                 counted = changed.get(key) or self._sums.get(key) or Counted()
                 changed[key] = counted.plus(kind, value, mu2, honest=honest)
@@ -150,7 +155,8 @@ class SpendTable:
         """A record is durable, though the tables do not have it yet: what is kept in memory follows."""
         costs = costs_of(record.spends)
         price = self.price_after(costs)
-        scopes = self._scopes(record.run, record.version) if costs else ()  # may bring into the tables what waits
+        # may bring into the tables what waits
+        scopes = (*self._scopes(record.run, record.version), *self._day_scopes(record.version)) if costs else ()
         if not self.tables.waiting:
             self._changed = set()
         for kind, value, mu2, adjacency, honest in costs:
@@ -175,6 +181,20 @@ class SpendTable:
             return both
         self._need(run)
         return (*both, run)
+
+    def days(self, version: int) -> ReadingDays | None:
+        """The days of whose readings a data version is the mean; None of a version of anything else."""
+        if version not in self._days:
+            noted: str | None = self.tables.meta(f"days {version}")
+            self._days[version] = ReadingDays.unpacked(noted) if noted else None
+        return self._days[version]
+
+    def _day_scopes(self, version: int) -> tuple[str, ...]:
+        if (days := self.days(version)) is None:
+            return ()
+        for scope in (DATED, *days.scopes):
+            self._need(scope)
+        return (DATED, *days.scopes)
 
     def write_sums(self, sums: Sums, price: Price) -> None:
         """Inside a transaction."""
@@ -243,6 +263,35 @@ class SpendTable:
             if stored == "" or relation(stored) == relation(adjacency):
                 totals.include(counted.totals, steps(stored, adjacency) if stored else 1)
         return totals
+
+    def about_days(self, adjacency: str, days: Iterable[int] = ()) -> dict[int, dict[int, Totals]]:
+        """What was answered about each day [that has entered an answer], by the number n of days that the answer was a
+        mean of, at the unit of `adjacency`. It moves by an n-th of what a reading does. Gaps may be about any day.
+        """
+        about: dict[int, dict[int, Totals]] = {day: {} for day in days}
+        some = bool(about)
+        for (scope,) in self.tables.ask("SELECT DISTINCT scope FROM total WHERE scope LIKE ?", (f"{DAY} %",)):
+            _, day, _, count = scope.split()
+            if not some or int(day) in about:
+                about.setdefault(int(day), {})[int(count)] = self._in_unit(self.sums(scope), adjacency)
+        if gaps := self.sums(ALL).get(""):
+            for each in about.values():
+                each.setdefault(1, Totals()).include(gaps.totals)
+        return about
+
+    def readings(self, adjacency: str) -> dict[int, Totals]:
+        """What all answers so far cost one reading, by its day."""
+        costs: dict[int, Totals] = {}
+        for day, each in self.about_days(adjacency).items():
+            costs[day] = Totals()
+            for count, totals in each.items():
+                costs[day].include(totals.shared(count))
+        return costs
+
+    def undated(self, adjacency: str) -> Totals:
+        """Of `totals`, what was spent about data whose days are not noted: any reading may have been in them."""
+        sums = {stored: counted for stored, counted in self.sums(ALL).items() if stored}
+        return without(self._in_unit(sums, adjacency), self._in_unit(self.sums(DATED), adjacency))
 
     def shares(self, adjacency: str) -> tuple[int, int]:
         """What all shares of masked sums are worth to everybody else together: sums of h mu^2, in units of 2^-256.
@@ -318,9 +367,14 @@ class SpendTable:
 
     # --- the data ---
 
-    def new_version(self) -> int:
-        """Inside a transaction. An answer about an earlier version is repeated no more, so it takes no room."""
+    def new_version(self, days: ReadingDays | None = None) -> int:
+        """Inside a transaction. An answer about an earlier version is repeated no more, so it takes no room.
+
+        `days`: what it is the mean of, noted before anything can be answered about it.
+        """
         self.tables.set(data_version=self.data_version + 1, declared=self.running)
+        if days:
+            self.tables.set(**{f"days {self.data_version + 1}": days.packed()})
         self.db.execute("DELETE FROM answer")
         self.db.execute("DELETE FROM total WHERE scope = ?", (VERSION,))
         return self.data_version + 1
@@ -328,6 +382,7 @@ class SpendTable:
     def begin_version(self, version: int) -> None:
         """After that transaction."""
         self._forget(VERSION)
+        self._days.pop(version, None)
         self.data_version, self.declared = version, self.tables.meta("declared")
 
     # --- rows ---

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.privacy.ledger_rows import ReadingDays
 
 Values = dict[str, NDArray[np.float64]]  #: a device's data, by name
 Slot = tuple[str, ...]  #: which part of the values a topic carries; () is all of them
@@ -47,7 +48,12 @@ class Feed(Protocol):
     most: int  #: bytes that contents may have
     names: Sequence[str]  #: of a zone's entries; of rows none
     rows: int  #: that a device has at once; 0: it has entries
-    nothing: Values  #: nothing that was read
+    days: int  #: of readings, of which a device's data are the mean (`values["day"]`: the last); 0: they are the values
+
+    @property
+    def nothing(self) -> Values:
+        """Nothing that was read."""
+        ...
 
     @property
     def declared(self) -> Values | None:
@@ -94,6 +100,11 @@ class Feed(Protocol):
     def values_of(self, device: Any) -> Values:
         """The values that a device of the same kind holds. Raises InputError unless they are of the same form."""
         ...
+
+
+def reading_days(feed: Feed, values: Values) -> ReadingDays | None:
+    """The days of whose readings the data are the mean; None: they are the values themselves."""
+    return ReadingDays(int(values["day"][0]), feed.days) if feed.days else None
 
 
 def complete(values: Values | None) -> bool:

@@ -22,6 +22,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Document, Vector
 from hushgrid.node.privacy.terms import Terms
+from hushgrid.node.problems.rolling import Course, Periods
 from hushgrid.node.schema.sections import (
     Adjacency,
     Allow,
@@ -449,6 +450,22 @@ class ProblemKind(ABC, Generic[S, P, D]):
         them.
         """
         raise InputError(f"found {', '.join(present)} there, expected {', '.join(plan.nodes)}")
+
+    def check_data(self, problem: S, public: P) -> None:
+        """Raises InputError unless what simulated nodes hold, and the public part does not, is whole."""
+        return None
+
+    def periods(self, problem: P) -> Periods | None:
+        """Those that a problem is planned over; None of a problem without any."""
+        return None
+
+    def lasting(self, problem: P) -> P:
+        """What of a problem is the same in all runs by which it is carried on."""
+        return problem
+
+    def carried_on(self, problem: P, course: Course, began: float) -> P:
+        """A problem over periods from the course's period on. began: when its first day began, s since 1970."""
+        return problem
 
     def source(self, problem: S) -> str:
         """Where a coordinator finds the public data that no plan carries; "" if there are none."""

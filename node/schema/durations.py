@@ -34,6 +34,11 @@ def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
+def date(day: int) -> str:
+    """A day, counted from 1970-01-01, by its date."""
+    return moment(day * UNITS["d"])[:10]
+
+
 def in_words(length: float, *, up: bool = False) -> str:
     """A length of time, s, to two parts: "45s", "2h 13min", "24h", "3d 4h" (days from the third on).
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from hushgrid.node.schema.durations import Duration
+from hushgrid.node.schema.durations import UNITS, Duration
 from hushgrid.node.schema.sections import Section, Tls
 
 Word = Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -14,6 +14,7 @@ Topic = Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^[^+#\x00]*\
 #: Keys and places from the outside in, with dots between them, as in power.active or values.0
 Path = Annotated[str, Meta(min_length=1, max_length=256)]
 Pair = tuple[float, float]
+RULES = {"week-mean": 7, "yesterday": 1}  #: by name: of how many days, hour by hour, a forecast is the mean
 
 
 class LoadPaths(Section, frozen=True, kw_only=True):
@@ -52,10 +53,22 @@ class Source(Section, frozen=True, kw_only=True):
     #: a program and its words, without a shell, in the folder of this file: what it prints is read before each run
     command: Annotated[list[Word], Meta(min_length=1, max_length=64)] | None = None
     mqtt: MqttSource | None = None  #: topics of a second, local broker
+    #: zones over a horizon: the source has readings of past days, rows of time (UTC), bus, p_mw, q_mvar. Answers are
+    #: about a forecast that the device makes of them: their mean over the last 7 days, hour by hour, or the day before.
+    #: A reading that is missing counts as that of `data.profiles`, which is public [the source has the loads]
+    rule: Literal["week-mean", "yesterday"] | None = None
+    #: when period 1 of a day begins, UTC [00:00]
+    begins: Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]\Z", examples=["05:00"])] | None = None
     bounds: Bounds | None = None  #: public limits of its values [none]
     max_age: Duration | None = None  #: older values are said in the device's own log and sink; they count all the same
     #: s that reading takes, always: what is not there by then counts as missing [file, folder .5, command 5, mqtt .1]
     within: Annotated[float, Meta(ge=0.05, le=20)] | None = None
+
+    @property
+    def day_begins(self) -> float:
+        """When a day begins, s after midnight, UTC."""
+        hours, minutes = (self.begins or "00:00").split(":")
+        return int(hours) * UNITS["h"] + int(minutes) * UNITS["min"]
 
     @property
     def deadline(self) -> float:

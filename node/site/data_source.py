@@ -23,9 +23,9 @@ from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.durable import stamp
 from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.feed import Readings, complete
+from hushgrid.node.problems.feed import Readings, complete, reading_days
 from hushgrid.node.problems.kind import Device
-from hushgrid.node.schema.durations import in_words, seconds
+from hushgrid.node.schema.durations import date, in_words, seconds
 from hushgrid.node.schema.site import Source
 from hushgrid.node.site.forked import hold
 from hushgrid.node.site.intake_log import IntakeLog
@@ -316,7 +316,7 @@ class LiveDataSource(DataSource):
         reading = self._read()
         readings = self._merged(reading, began)
         hold(until)  # from here on nothing takes longer for one value than for another
-        rises = readings is not None and self._replaced(reading)
+        rises = readings is not None and self._replaced(reading, readings)
         agree(version + rises)
         if rises and readings is not None:
             self._rise(readings, began, reading)
@@ -352,11 +352,15 @@ class LiveDataSource(DataSource):
         self.config = config
         return self
 
-    def _replaced(self, reading: Reading | None) -> bool:
-        """Whether a file is another one, be it a value or none. Of other sources each run is a data version."""
+    def _replaced(self, reading: Reading | None, readings: Readings) -> bool:
+        """Whether a file is another one, be it a value or none. Of other sources each run is a data version; of a rule
+        each day, by the clock.
+        """
+        stands = self.store.now
+        if self.feed.days and not self._anew:
+            return stands is None or stands.days != reading_days(self.feed, readings.values)
         if self.source.file is None or self._anew:
             return True
-        stands = self.store.now
         return reading is not None and reading.stamp != "" and (stands is None or reading.stamp != stands.stamp)
 
     def _read(self, *, tell: bool = True) -> Reading | None:
@@ -369,8 +373,21 @@ class LiveDataSource(DataSource):
             self._because(str(error), tell)
             return None
         old = self.source.max_age is not None and reading.age > seconds(self.source.max_age)
-        self._because(reading.left_out or (f"its value is older than {self.source.max_age}" if old else ""), tell)
+        late = f"its value is older than {self.source.max_age}" if old else ""
+        self._because(self._clock_back(reading) or reading.left_out or late, tell)
         return reading
+
+    def _clock_back(self, reading: Reading) -> str:
+        """That the clock stands before a day that was read, in words; "" if it does not."""
+        if not self.feed.days or self.readings is None or reading.values is None:
+            return ""
+        day, last = (int(values["day"][0]) for values in (reading.values, self.readings.values))
+        if day >= last:
+            return ""
+        return (
+            f"found today to be {date(day + 1)}, expected at least {date(last + 1)}, as it was: the answer of then is "
+            f"repeated (if that day was wrong, stop the device and remove {self.store.path})"
+        )
 
     def _because(self, reason: str, tell: bool = True) -> None:
         """Tells the owner, once, why the values are not of now."""
@@ -385,6 +402,8 @@ class LiveDataSource(DataSource):
         first.
         """
         before, values = self.readings, reading.values if reading else None
+        if self.feed.days and values is None:  # a day has passed all the same
+            return self.feed.merged(before, self.feed.nothing, np.full(1, now), np.full(1, np.inf))
         if reading is None or values is None:
             return before
         read = np.full(1, now) if reading.read is None else reading.read
@@ -402,7 +421,7 @@ class LiveDataSource(DataSource):
         if reading and reading.files:
             files = {k: replace(f, read=now) if f.read is None else f for k, f in reading.files.items()}
             reading = reading._replace(files=files)
-        self.store.rise(timed, good, reading)
+        self.store.rise(timed, good, reading, reading_days(self.feed, timed.values))
         self._take(timed)
 
     def _hold(self, readings: Readings, now: float) -> None:
@@ -413,10 +432,19 @@ class LiveDataSource(DataSource):
         self._take(timed)
 
     def _take(self, readings: Readings) -> None:
+        self._tell_days(readings)
         self.readings = readings
         self.device = self.feed.device(readings.values, readings.until if self.config.expiring else None)
         if self.subscriber:
             self.subscriber.taken(readings.read)
+
+    def _tell_days(self, readings: Readings) -> None:
+        """Tells the owner, once a data version, of how many days there are readings."""
+        if (days := reading_days(self.feed, readings.values)) is None:
+            return
+        known = int(np.isfinite(readings.read.reshape(days.n, -1)).any(axis=1).sum())
+        if known < days.n:
+            self.log(f"readings of {known} of the {days.n} days to {date(days.last)}: of others public loads count")
 
     def _noted(self, readings: Readings, now: float) -> Readings:
         """The readings within their retention. Those that were not timed with these times stand in the owner's log."""
@@ -428,5 +456,7 @@ class LiveDataSource(DataSource):
             pairs = ((timed.read, before.read), (timed.until, before.until))
             same = [now_ == np.concatenate([was[moved:], np.full(moved, np.nan)]) for now_, was in pairs]
             new &= ~(same[0] & same[1])
+        if self.feed.days:
+            new[:] = False  # of which days they are is noted in the ledger
         self.noted.add(now, timed, new, self.feed.names)
         return timed

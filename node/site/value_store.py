@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_rows import ReadingDays
 from hushgrid.node.problems.feed import Feed, Readings, Values, complete, pack, unpack
 from hushgrid.node.site.sources import MOST_FILES, Files, Reading
 
@@ -37,6 +38,7 @@ class StoredValues(Struct, array_like=True, frozen=True):
     number: int = 0  #: of rows: how many were ever taken
     files: Files = {}  #: those that were read
     forgotten: int = 0  #: of files that were read and are remembered no more, when the latest was made, ns
+    days: ReadingDays | None = None  #: of whose readings the device's data are the mean
 
     @property
     def good(self) -> Values | None:
@@ -87,14 +89,16 @@ class ValueStore:
         if self.now is None or self.readings is None:
             return False
         if self.now.version == self.ledger.data_version + 1:
-            self.ledger.new_data()
+            self.ledger.new_data(self.now.days)
         return self.now.version == self.ledger.data_version
 
-    def rise(self, readings: Readings, good: float, reading: Reading | None = None) -> int:
+    def rise(
+        self, readings: Readings, good: float, reading: Reading | None = None, days: ReadingDays | None = None
+    ) -> int:
         """A new version with these values, good at running time `good`. Returns its number.
         Raises Stopped if the disk fails.
 
-        `reading`: what the source gave last, and from which files.
+        `reading`: what the source gave last, and from which files. `days`: of whose readings the data are the mean.
         """
         version, before = self.ledger.data_version + 1, self.now
         files, forgotten = _remembered(before, reading)
@@ -112,9 +116,10 @@ class ValueStore:
                 readings.number,
                 files,
                 forgotten,
+                days,
             )
         )
-        self.ledger.new_data()
+        self.ledger.new_data(days)
         return version
 
     def settle(self, readings: Readings) -> None:

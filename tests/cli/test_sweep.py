@@ -76,7 +76,7 @@ def test_runs_are_compared_and_what_is_no_run_is_one_line(scenario, hushgrid, tm
 
 def test_every_scenario_of_the_tree_is_shipped_by_its_name():
     assert {"case14", "adult-ring"} <= set(scenarios.names())
-    for name in scenarios.names():
+    for name in set(scenarios.names()) - set(scenarios.MADE):
         assert scenarios.find(name).resolve() == ROOT / "scenarios" / f"{name}.yaml"
 
 
@@ -114,3 +114,15 @@ def test_run_and_check_take_a_name_anywhere(tmp_path, monkeypatch, capsys):
     for command in ("run", "check"):
         assert main([command, "case15"]) == 2
         assert capsys.readouterr().err.startswith("hushgrid: case15: no such file or scenario, expected ")
+
+
+@pytest.mark.parametrize("given", ["substations", scenarios.FOLDER / "substations.yaml"])
+def test_a_scenario_whose_data_may_not_be_shipped_says_what_makes_them(given, tmp_path, monkeypatch):
+    case, command = scenarios.MADE["substations"]
+    monkeypatch.setitem(scenarios.MADE, "substations", (tmp_path / "data" / "case.npz", command))
+    with pytest.raises(InputError, match=rf"^substations: found no data, expected .*: {command} --out "):
+        scenarios.find(given)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "case.npz").touch()
+    assert scenarios.find(given).name == "substations.yaml"
+    assert case.parent.name == "substations"

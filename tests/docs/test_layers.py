@@ -74,6 +74,14 @@ def test_the_page_of_imports_is_current():
     assert page == listing(), "python -m tests.support.layers"
 
 
+def test_a_coordinator_names_no_kind_of_problem():
+    kinds = tuple(f"hushgrid.node.problems.{file.parent.name}." for file in (ROOT / "node/problems").glob("*/kind.py"))
+    own = [module for module in MODULES if module.startswith("hushgrid.broker.coordinator.")]
+    assert kinds
+    assert own
+    assert [f"{m} -> {other}" for m in own for other in needs(m) if other.startswith(kinds)] == []
+
+
 #: One file an algorithm: as many as there are.
 ONE_FILE_EACH = ("kernels/algorithms",)
 

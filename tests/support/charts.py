@@ -24,8 +24,10 @@ def sketch(figure: Any, name: str, label: str) -> str:
         for area in axes.collections:
             for path in area.get_paths():
                 digest.update(np.ascontiguousarray(path.vertices).tobytes())
-        if (legend := axes.get_legend()) is not None:
-            words += [text.get_text() for text in legend.get_texts()]
+        for patch in axes.patches:
+            digest.update(np.ascontiguousarray(patch.get_path().vertices).tobytes())
+    legends = [axes.get_legend() for axes in figure.axes if axes.get_legend() is not None] + figure.legends
+    words += [text.get_text() for legend in legends for text in legend.get_texts()]
     texts = "".join(f"<text>{escape(word)}</text>" for word in words)
     shown = f'class="chart" role="img" aria-label="{escape(label)}" data-drawn="{digest.hexdigest()}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {shown}>{texts}</svg>'

@@ -31,8 +31,8 @@ def number(value: Any, digits: int = 3) -> str:
 
 
 def fixed(value: float, places: int = 2) -> str:
-    """A number of a column, to be compared with those above and below."""
-    return f"{value:,.{places}f}".replace(",", _SPACE).replace("-", "−") if math.isfinite(value) else number(value)
+    """A number of a column, to be compared with those above and below. What rounds to zero has no sign."""
+    return f"{value:z,.{places}f}".replace(",", _SPACE).replace("-", "−") if math.isfinite(value) else number(value)
 
 
 def natural(name: str) -> tuple[str, int, str]:

@@ -45,18 +45,20 @@ figure h3 { margin: 0 0 4px; }
 figcaption { font-size: 13px; color: var(--soft); margin-top: 4px; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(430px, 100%), 1fr)); gap: 30px 34px; }
 svg { display: block; width: 100%; height: auto; background: #fff; border-radius: 3px; }
-svg.chart { stroke-linejoin: round; stroke-linecap: butt; }
+svg.chart { stroke-linejoin: round; stroke-linecap: butt; }  /* dark on white, turned over in the dark, hues kept */
+@media (prefers-color-scheme: dark) { svg.chart { filter: invert(0.92) hue-rotate(180deg); } }
 svg text { font-family: "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif !important; }
 .keys { display: flex; flex-wrap: wrap; gap: 4px 20px; font-size: 13.5px; margin: 0 0 8px; max-width: none; }
 .keys i { display: inline-block; width: 11px; height: 11px; border-radius: 50%; margin-right: 7px; }
 .scroll { overflow-x: auto; margin: 14px 0 22px; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-size: 13px; color: var(--soft); padding-bottom: 6px; }
+caption { text-align: left; font-size: 13px; color: var(--soft); padding-bottom: 6px; max-width: min(100%, 92vw); }
 th, td { text-align: right; padding: 5px 12px; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { font-weight: 600; border-bottom: 1.5px solid var(--ink); }
 th:first-child, td:first-child { text-align: left; padding-left: 0; } th:last-child, td:last-child { padding-right: 0; }
 tr:has(+ tr td:first-child:empty) td { border-bottom-color: transparent; }
 thead { display: table-header-group; } tr { break-inside: avoid; }
+.charts + details { margin-top: 22px; }
 summary { cursor: pointer; color: var(--soft); }
 pre { background: var(--well); border: 1px solid var(--line); border-radius: 3px; padding: 14px 16px; font-size: 12.5px;
   line-height: 1.45; white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }

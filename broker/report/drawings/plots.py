@@ -174,17 +174,24 @@ def stacked(
     xlabel: str,
     ylabel: str,
 ) -> str:
-    """What adds up, one on the other, each for the length of its period; `levels` are lines over all of it."""
+    """What adds up, one on the other, each for the length of its period, and what is negative below zero; `levels` are
+    lines over all of it.
+    """
+    edges = np.append(rounds - 0.5, rounds[-1] + 0.5)
 
     def draw(axes: Axes) -> None:
-        base = np.zeros(rounds.size)
+        above, below = np.zeros(rounds.size), np.zeros(rounds.size)
         for i, (key, values) in enumerate(series.items()):
+            base = np.where(values < 0, below, above)
             colour = PALETTE[i % len(PALETTE)]
-            axes.bar(rounds, values, 1.0, bottom=base, color=colour, alpha=0.55, linewidth=0, label=key)
-            base = base + values
+            axes.stairs(
+                base + values, edges, baseline=base, fill=True, color=colour, alpha=0.55, linewidth=0, label=key
+            )
+            above, below = above + np.maximum(values, 0.0), below + np.minimum(values, 0.0)
         for i, (key, values) in enumerate(levels.items()):
             dash = DASHES[i % len(DASHES)]
-            axes.step(rounds, values, where="mid", color=INK, linewidth=1.3, linestyle=dash, label=key)
+            axes.stairs(values, edges, baseline=None, color=INK, linewidth=1.3, linestyle=dash, label=key)
+        axes.set_xlim(edges[0], edges[-1])
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
         _whole(axes)

@@ -6,6 +6,7 @@ post-processing, and shown.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf, sqrt
@@ -39,8 +40,9 @@ from hushgrid.node.problems.plan import step_ratio
 from hushgrid.node.problems.power_flow.device import Zone, ZoneLoss, capacities, loss_of, model_of, public, wiring
 from hushgrid.node.problems.power_flow.gate import expected_l1, sum_error
 from hushgrid.node.problems.power_flow.horizon import read_profiles
-from hushgrid.node.problems.power_flow.rolling import Course, Point, carried_on
+from hushgrid.node.problems.power_flow.rolling import carried_on
 from hushgrid.node.problems.power_flow.section import HorizonProblem
+from hushgrid.node.problems.rolling import Course, Point
 from hushgrid.node.schema.sections import Adjacency
 
 
@@ -63,6 +65,7 @@ class ZoneSetup(Setup):
             public_part = carried_on(public_part, Course(points=(before,)), 0.0)
         if self.problem.horizon is not None:
             self.own_figures = (*self.own_figures, *dispatch.OF_A_DAY)
+            self.threads = min(len(self.zones), os.cpu_count() or 1)  # Clarabel leaves the interpreter to others
         self.network = self.case.without_loads()
         self.adjacency = scenario.privacy.adjacency if scenario.privacy else None
         capacities(self.adjacency, self.case, self.case.buses.numbers.tolist())
@@ -246,7 +249,8 @@ def own_loads(case: Case, buses: tuple[int, ...], horizon: HorizonProblem | None
         return loads(case, buses)
     if horizon.profiles is None:
         return np.tile(loads(case, buses), horizon.periods)
-    return read_profiles(Path(horizon.profiles), buses, case.base_mva, horizon.periods, others=True)
+    others = frozenset(case.buses.numbers.tolist())
+    return read_profiles(Path(horizon.profiles), buses, case.base_mva, horizon.periods, others)
 
 
 def with_loads(case: Case, models: Mapping[str, ZoneModel], d: Mapping[str, Vector]) -> Case:

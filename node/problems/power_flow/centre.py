@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf, isfinite, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.costs import cost_scale
 from hushgrid.grid_cases.dispatch import Dispatch
 from hushgrid.grid_cases.zone.cost import stiffness
-from hushgrid.kernels.algorithms.consensus_admm import ServerState
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.star import ServerContext
 from hushgrid.kernels.problems.verdict import verdict_of
@@ -34,7 +33,7 @@ from hushgrid.node.problems.power_flow.conclusion import (
 from hushgrid.node.problems.power_flow.costs import TOTALS
 from hushgrid.node.problems.power_flow.day import Day
 from hushgrid.node.problems.power_flow.device import Wiring, largest_message, wiring
-from hushgrid.node.problems.power_flow.rolling import Point
+from hushgrid.node.problems.rolling import Point
 
 Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
 
@@ -123,13 +122,33 @@ def constants(here: Sequence[str], there: Wiring, z: Mapping[str, Vector]) -> Ve
     return np.array([total[key] / owners[key] if owners[key] else nan for key in here])
 
 
-def points(plan: Plan, source: str, state: ServerState) -> tuple[Point, ...]:
-    """Where a day stands after each period that a run has planned, from the coordinator's last state."""
+class Concluded(NamedTuple):
+    """What a run at least cost has come to, from the coordinator's last state."""
+
+    case: Case
+    figures: Document
+    done: Dispatched | None  #: None if a zone is held
+
+
+def concluded(plan: Plan, source: str, state: Any) -> Concluded | None:
+    """None of load shedding, and as long as the zones have not handed over their parts."""
+    if plan.problem.objective != "cost" or not state.closing:
+        return None
     case = load(source).without(plan.problem.ignore).without_loads()
-    done = dispatched(case, plan.problem, wiring(case, plan.problem).layouts, state)
-    if done is None or not isinstance(done.dispatch, Day):
+    layouts = wiring(case, plan.problem).layouts
+    done = dispatched(case, plan.problem, layouts, state)
+    measured = dict(zip(plan.running.figures, state.measured.tolist(), strict=True))
+    apart = {"disagreement_mw": measured["disagreement"] * case.base_mva}
+    figures = done.figures if done else figures_of_some(case, layouts, state, measured["objective"])
+    return Concluded(case, figures | apart, done)
+
+
+def points(over: Concluded | None) -> tuple[Point, ...]:
+    """Where a day stands after each period that a run has planned."""
+    if over is None or over.done is None or not isinstance(over.done.dispatch, Day):
         return ()
-    day, numbers = done.dispatch, [str(row + 1) for row in case.generators.rows.tolist()]
+    case, day = over.case, over.done.dispatch
+    numbers = [str(row + 1) for row in case.generators.rows.tolist()]
     names = [unit.name for unit in day.units]
     return tuple(
         Point(
@@ -140,30 +159,18 @@ def points(plan: Plan, source: str, state: ServerState) -> tuple[Point, ...]:
     )
 
 
-def answer(plan: Plan, source: str, state: Any) -> tuple[Document, dict[str, Table]]:
-    """What a run that is over has found, from the coordinator's last state: figures, and tables by name.
+def answer(plan: Plan, state: Any, over: Concluded | None) -> tuple[Document, dict[str, Table]]:
+    """What a run that is over has found: figures, and tables by name.
 
     Of a run at least cost, as in result.json and its tables; of load shedding nothing: no zone hands over its part. If
     a zone is held, the figures are the sums of the others, and there are no tables.
     """
-    if plan.problem.objective != "cost" or not state.closing:
+    if over is None:
         return {}, {}
-    _, figures, done = _found(plan, source, state)
-    return figures, {} if done is None else dict(done.dispatch.tables())
+    return over.figures, {} if over.done is None else dict(over.done.dispatch.tables())
 
 
-def _found(plan: Plan, source: str, state: Any) -> tuple[Case, Document, Dispatched | None]:
-    """The case, the figures of a run at least cost, and its dispatch; None if a zone is held."""
-    case = load(source).without(plan.problem.ignore).without_loads()
-    layouts = wiring(case, plan.problem).layouts
-    done = dispatched(case, plan.problem, layouts, state)
-    measured = dict(zip(plan.running.figures, state.measured.tolist(), strict=True))
-    apart = {"disagreement_mw": measured["disagreement"] * case.base_mva}
-    figures = done.figures if done else figures_of_some(case, layouts, state, measured["objective"])
-    return case, figures | apart, done
-
-
-def view(plan: Plan, source: str, ended: Ended) -> Document:
+def view(plan: Plan, ended: Ended, over: Concluded | None) -> Document:
     """Fields of `AnswerView`: what the dispatch serves, costs and is worth. Over a horizon that of its first period,
     with the verdict, gap and AC status of the plan; of load shedding the verdict alone, if noise does not count for it.
     """
@@ -173,9 +180,9 @@ def view(plan: Plan, source: str, ended: Ended) -> Document:
         verdict = verdict_of(ended.residual, size, met=ended.met)
         quiet = t is None or t.published or t.mode == "input"
         return {"verdict": verdict if quiet or verdict != "not-converged" else None}
-    if not state.closing:
+    if over is None:
         return {"verdict": verdict_of(ended.residual, size, met=ended.met, agreed=0.0)}
-    case, figures, done = _found(plan, source, state)
+    case, figures, done = over
     ac, gap = figures["ac"], figures["gap"]
     distance = done.distance if done else proven(case, state.bound, figures["objective"], None)["gap"]
     verdict = verdict_of(ended.residual, size, met=ended.met, agreed=0.0, gap=gap, distance=distance)

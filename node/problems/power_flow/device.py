@@ -43,13 +43,17 @@ from hushgrid.node.problems.power_flow.horizon import horizon_of, keys_over, ove
 from hushgrid.node.problems.power_flow.section import (
     NAME,
     VOLL,
+    HorizonPlan,
     Part,
     ZonesPlan,
     ZonesProblem,
     objective_of,
 )
+from hushgrid.node.schema.durations import UNITS, moment
 from hushgrid.node.schema.sections import Adjacency, Loaded
 from hushgrid.node.wire import SMALL
+
+HOUR_S, DAY_S = UNITS["h"], UNITS["d"]
 
 
 class ZoneLoss:
@@ -242,6 +246,9 @@ class Zone:
     neighbours: ClassVar[bool] = False  #: it speaks to the coordinator alone
     until: Vector | None = None  #: (2 nb,) running time, s, until which each load counts; None: for ever
     typical: Vector | None = None  #: (2 nb,) p.u.: the public load that counts then
+    days: int = 0  #: of readings, of which its loads are the mean; 0: they are what its file or source has
+    hours: float = inf  #: that a period of its owner's profiles lasts
+    begins: float = 0.0  #: s after midnight UTC at which such a day begins
 
     def __init__(
         self,
@@ -336,6 +343,25 @@ class Zone:
             raise Refused(
                 f"{self.name}: found another change than a day in a plan with a horizon, expected {{day: ...}}"
             )
+        if horizon is not None and horizon.hours > self.hours * (1 + 1e-9):  # an energy would pass for a smaller one
+            raise InputError(
+                f"{self.name}: found periods of {horizon.hours:g} h in the plan, expected at most {self.hours:g} "
+                "(data.hours)"
+            )
+        if self.days and horizon is not None:
+            self._check_hours(horizon)
+
+    def _check_hours(self, horizon: HorizonPlan) -> None:
+        """Its readings are of the hours that the plan is about: an energy would be another at another length."""
+        length = horizon.periods * horizon.hours
+        if abs(length - 24) > 1e-9:
+            raise InputError(f"{self.name}: found a horizon of {length:g} h in the plan, expected 24 (source.rule)")
+        apart = (horizon.began - self.begins + DAY_S / 2) % DAY_S - DAY_S / 2
+        if horizon.began and abs(apart) > horizon.hours * HOUR_S / 2:
+            raise InputError(
+                f"{self.name}: found a day that begins at {moment(horizon.began)[11:16]} UTC in the plan, expected "
+                f"{moment(self.begins)[11:16]} (source.begins)"
+            )
 
     def _allows(self, mask: Loaded | None) -> bool:
         """Whether the plan's mask is the pinned one at this zone's buses."""
@@ -373,7 +399,7 @@ class Zone:
         t, model, problem = plan.terms, self.model, plan.problem
         memory, horizon = AnswerMemory(ledger, f"{self.digest} {model.buses}"), horizon_of(problem, self.case)
         loss = loss_of(model, self.d, problem, t, self.contracts, self.typical, self.case.base_mva)
-        gate = ZoneGate(self.name, loss, t, noise, budget_check, memory)
+        gate = ZoneGate(self.name, loss, t, noise, budget_check, memory, self.days or 1)
         gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.spends.running)
         gate.passed = (horizon.first - 1) * 2 * len(model.buses)
         one, T = shared_of(self.layout, problem), horizon.periods

@@ -305,4 +305,7 @@ def zone_of(
         d = np.array(read_loads(Path(data.loads), buses, case.base_mva))
     contracts = capacities(adjacency, case, buses)
     model = model_of(node, data.case, buses, Path(data.model) if data.model else None, data.ignore)
-    return Zone(node, case, model, d, data.solver, pinned, contracts, data.ignore)
+    zone = Zone(node, case, model, d, data.solver, pinned, contracts, data.ignore)
+    if data.profiles:
+        zone.hours = data.hours or 24 / zone.periods
+    return zone

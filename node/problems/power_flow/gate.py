@@ -54,8 +54,11 @@ class Memory(Protocol):
     def find(self, key: bytes) -> bytes | None: ...
 
 
-def lattice_of(node: str, loss: Loss, t: Terms | None) -> Lattice | None:
-    """The grid and noise of a node's answers, from public numbers alone; None where no noise of ours is added."""
+def lattice_of(node: str, loss: Loss, t: Terms | None, days: int = 1) -> Lattice | None:
+    """The grid and noise of a node's answers, from public numbers alone; None where no noise of ours is added.
+
+    `days`: of how many its loads are the mean.
+    """
     if t is None or t.published:
         return None
     largest = max(LOAD_BOUND, GRADIENT_BOUND)
@@ -64,7 +67,7 @@ def lattice_of(node: str, loss: Loss, t: Terms | None) -> Lattice | None:
         moved = loss.row_nnz
         sensitivity = 2 * t.beta * norm + ROUNDING * moved
     else:
-        question = LoadQuestion(loss, t)
+        question = LoadQuestion(loss, t, days)
         (sensitivity, moved), largest = question.sensitivity, max(question.largest, largest)
     fit = Lattice.laplace if t.mechanism == "laplace" else Lattice.gaussian
     fitted = fit(t.per_answer, sensitivity, moved)
@@ -103,9 +106,17 @@ class ZoneGate(Gate):
     """One run's gate of a zone; `memory` finds an earlier answer of this data version."""
 
     def __init__(
-        self, node: str, loss: Loss, terms: Terms | None, noise: NoiseSource, authority: Authority, memory: Memory
+        self,
+        node: str,
+        loss: Loss,
+        terms: Terms | None,
+        noise: NoiseSource,
+        authority: Authority,
+        memory: Memory,
+        days: int = 1,
     ) -> None:
-        super().__init__(node, terms, noise, authority, lattice_of(node, loss, terms), width(loss, terms))
+        """`days`: of how many the loads are the mean."""
+        super().__init__(node, terms, noise, authority, lattice_of(node, loss, terms, days), width(loss, terms))
         self.loss, self.memory = loss, memory
         self.passed = 0  #: entries of the data, from the first on, that a run has no use for: of periods that are over
         self.question = LoadQuestion(loss, terms) if terms else None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,7 +24,7 @@ RAMPS = ("gen", "per_hour")
 RESERVE = ("period", "zone", "mw")
 WITHIN = 1e-6  #: MWh and a share of it: how exactly a plan keeps the limits of storage
 NEAR = 1e-5  #: p.u.; by how much a dispatch may pass a limit of generation: its solver's own accuracy
-Key = TypeVar("Key", int, str)
+Read = TypeVar("Read")  #: a row, or what several say of an element
 
 
 def horizon_of(problem: ZonesPlan, case: Case) -> Horizon:
@@ -153,35 +153,61 @@ def units_at(problem: ZonesPlan, buses: Sequence[int]) -> list[StorageUnit]:
 # --- files ---
 
 
+#: Within which the numbers of a table must be, by its column; those in POSITIVE are above the first.
+LIMITS: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(("p_mw", "e_mwh", "e_start", "e_end", "cost", "mw"), (0.0, 1e6)),
+    **{"eta": (0.0, 1.0), "per_hour": (0.0, 1e3), "availability": (0.0, 1.0), "price": (-1e4, 1e4)},
+}
+POSITIVE = ("eta", "per_hour")
+
+
 def read_horizon(section: HorizonProblem, case: Case) -> HorizonPlan:
-    """The public tables of a scenario's horizon, Raises InputError, which names file and line."""
+    """The public tables of a scenario's horizon. Raises InputError, which names key, file and line."""
     T = section.periods
-    storage = tuple(_units(Path(section.storage))) if section.storage else ()
+
+    def of(key: str, read: Callable[[Path], dict[str, Read]]) -> dict[str, Read]:
+        """What the file of a key says; nothing if there is none."""
+        file = getattr(section, key)
+        if file is None:
+            return {}
+        try:
+            return read(Path(file))
+        except InputError as error:
+            raise InputError(f"horizon.{key}: {error}") from None
+
+    def of_generators(key: str) -> dict[str, tuple[float, ...]]:
+        return of(key, lambda path: _by_period(path, OF_GENERATORS, T, key, _generator))
+
     ramps = section.ramps
     if isinstance(ramps, float | int):
         each = {str(row + 1): float(ramps) for row in case.generators.rows.tolist()}
     else:
-        each = {} if ramps is None else {str(int(gen)): value for gen, value in _numbers(Path(ramps), RAMPS)}
-    tables = {
-        key: {str(gen): tuple(values) for gen, values in _by_period(Path(file), OF_GENERATORS, T, int).items()}
-        for key in ("availability", "price")
-        if (file := getattr(section, key))
-    }
-    reserve = _by_period(Path(section.reserve), RESERVE, T, str) if section.reserve else {}
-    availability, price = (tables.get(key, {}) for key in ("availability", "price"))
-    sums = {zone: tuple(values) for zone, values in reserve.items()}
-    return HorizonPlan(T, section.hours, storage, each, availability, price, sums)
+        each = of("ramps", _ramps)
+    return HorizonPlan(
+        T,
+        section.hours,
+        tuple(of("storage", _units).values()),
+        each,
+        of_generators("availability"),
+        of_generators("price"),
+        of("reserve", lambda path: _by_period(path, RESERVE, T, "mw", str)),
+    )
+
+
+def _generator(cell: str) -> str:
+    """The number of a generator as a plan has it. Raises ValueError if it is no whole number."""
+    return str(int(cell))
 
 
 def _rows(path: Path, columns: Sequence[str]) -> list[tuple[int, list[str]]]:
-    """(line, cells) of a CSV file with these columns."""
+    """(line, cells) of a CSV file with these columns; a mark of UTF-8 at its beginning is passed over."""
     expected = ",".join(columns)
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
             if [cell.strip() for cell in next(reader, [])] != list(columns):
                 raise InputError(f"{path}:1: found another header, expected {expected}")
-            rows = [(reader.line_num, row) for row in reader if row]
+            rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or 'not CSV text'}, expected {expected}") from None
     for line, row in rows:
@@ -190,59 +216,78 @@ def _rows(path: Path, columns: Sequence[str]) -> list[tuple[int, list[str]]]:
     return rows
 
 
-def _number(path: Path, line: int, cell: str, columns: Sequence[str]) -> float:
+def _number(where: str, cell: str, column: str) -> float:
+    """Of a cell, within the limits of its column. `where`: its file and line."""
+    low, high = LIMITS[column]
     try:
         value = float(cell)
     except ValueError:
-        value = float("nan")
-    if not isfinite(value):
-        raise InputError(f"{path}:{line}: found {cell[:40]!r}, expected a number ({','.join(columns)})")
+        value = nan
+    if not low <= value <= high or (value == low and column in POSITIVE):
+        least = f"above {low:g}, at most" if column in POSITIVE else f"{low:g} to"
+        raise InputError(f"{where}: {column}: found {cell[:40]!r}, expected {least} {high:g}")
     return value
 
 
-def _numbers(path: Path, columns: Sequence[str]) -> list[list[float]]:
-    return [[_number(path, line, cell, columns) for cell in row] for line, row in _rows(path, columns)]
+def _whole(where: str, cell: str, column: str) -> int:
+    """A bus or a generator."""
+    try:
+        return int(cell)
+    except ValueError:
+        raise InputError(f"{where}: {column}: found {cell[:40]!r}, expected a whole number") from None
 
 
-def _units(path: Path) -> list[StorageUnit]:
-    units = list[StorageUnit]()
-    for line, (name, *cells) in _rows(path, STORAGE):
-        bus, p, e, eta, cost, start, end = (_number(path, line, cell, STORAGE) for cell in cells)
-        if not (bus == int(bus) and min(p, e, cost, start, end) >= 0 and 0 < eta <= 1):
-            raise InputError(f"{path}:{line}: found {name!r}, expected a bus, powers and energies >= 0, eta in (0, 1]")
-        if name in [unit.name for unit in units] or not name:
-            raise InputError(f"{path}:{line}: found storage {name!r} again, expected a name a unit")
-        units.append(StorageUnit(name, int(bus), p, e, eta, cost, start, end))
+def _ramps(path: Path) -> dict[str, float]:
+    each = dict[str, float]()
+    for line, (gen, share) in _rows(path, RAMPS):
+        number = str(_whole(f"{path}:{line}", gen, "gen"))
+        if number in each:
+            raise InputError(f"{path}:{line}: found gen {number} again, expected a row a generator")
+        each[number] = _number(f"{path}:{line}", share, "per_hour")
+    return each
+
+
+def _units(path: Path) -> dict[str, StorageUnit]:
+    """By name."""
+    units = dict[str, StorageUnit]()
+    for line, (name, bus, *cells) in _rows(path, STORAGE):
+        where = f"{path}:{line}"
+        if name in units or not 0 < len(name) <= 64:
+            raise InputError(f"{where}: name: found {name[:70]!r}, expected one a unit, of 1 to 64 characters")
+        values = (_number(where, cell, column) for cell, column in zip(cells, STORAGE[2:], strict=True))
+        units[name] = StorageUnit(name, _whole(where, bus, "bus"), *values)
     return units
 
 
-def _by_period(path: Path, columns: Sequence[str], T: int, key: Callable[[str], Key]) -> dict[Key, list[float]]:
-    """T values by element; a missing period is an error."""
-    values: dict[Key, dict[int, float]] = {}
+def _by_period(
+    path: Path, columns: Sequence[str], T: int, quantity: str, key: Callable[[str], str]
+) -> dict[str, tuple[float, ...]]:
+    """T values by element; a missing period is an error. quantity: whose limits hold."""
+    values: dict[str, dict[int, float]] = {}
     for line, (period, element, cell) in _rows(path, columns):
-        t = _number(path, line, period, columns)
+        where, t = f"{path}:{line}", 0
         try:
-            name = key(element.strip())
+            name = key(element)
         except ValueError:
-            raise InputError(f"{path}:{line}: found {element[:40]!r}, expected {columns[1]}") from None
-        if t != int(t) or not 1 <= t <= T or t in values.get(name, {}):
-            raise InputError(
-                f"{path}:{line}: found period {period[:12]} of {columns[1]} {name}, expected 1 to {T}, once"
-            )
-        values.setdefault(name, {})[int(t)] = _number(path, line, cell, columns)
+            raise InputError(f"{where}: {columns[1]}: found {element[:40]!r}, expected a whole number") from None
+        if period.isdecimal():
+            t = int(period)
+        if not 1 <= t <= T or t in values.get(name, {}):
+            raise InputError(f"{where}: found period {period[:12]} of {columns[1]} {name}, expected 1 to {T}, once")
+        values.setdefault(name, {})[t] = _number(where, cell, quantity)
     for name, each in values.items():
         if missing := [t for t in range(1, T + 1) if t not in each]:
             raise InputError(f"{path}: found no period {missing[0]} of {columns[1]} {name}, expected 1 to {T}")
-    return {name: [each[t] for t in range(1, T + 1)] for name, each in values.items()}
+    return {name: tuple(each[t] for t in range(1, T + 1)) for name, each in values.items()}
 
 
 def read_profiles(
-    path: Path, buses: tuple[int, ...], base_mva: float, periods: int | None, others: bool = False
+    path: Path, buses: tuple[int, ...], base_mva: float, periods: int | None, others: Container[int] = ()
 ) -> Vector:
     """(T 2 nb,) p.u.: a zone's loads from its CSV (period, bus, p_mw, q_mvar), period by period, p then q of its buses.
 
-    periods: T; None: as many as the file has. `others`: rows of other buses are passed over. Raises InputError; a row
-    is private, so only its place is said.
+    periods: T; None: as many as the file has. others: buses whose rows are passed over. Raises InputError; a row is
+    private, so only its place and what is wrong with it are said.
     """
     at, values = {bus: k for k, bus in enumerate(buses)}, dict[tuple[int, int], tuple[float, float]]()
     for line, row in _rows(path, PROFILES):
@@ -250,13 +295,14 @@ def read_profiles(
             t, bus, p, q = int(row[0]), int(row[1]), float(row[2]), float(row[3])
         except ValueError:
             raise InputError(f"{path}:{line}: found a malformed row, expected {','.join(PROFILES)}") from None
-        if others and bus not in at:
-            continue
-        if bus not in at or not 1 <= t <= (periods or PERIODS) or (t, bus) in values or not isfinite(p + q):
-            raise InputError(
-                f"{path}:{line}: found a row again, of another zone's bus, of no period or without numbers, "
-                "expected a row for each period and bus of the zone"
-            )
+        wrong = (
+            (bus not in at and bus not in others, "a bus of another zone" if not others else "a bus that is none"),
+            (not 1 <= t <= (periods or PERIODS), f"a period that is none of 1 to {periods or PERIODS}"),
+            ((t, bus) in values, "the same period and bus again"),
+            (not isfinite(p + q), "no number"),
+        )
+        if found := next((words for is_so, words in wrong if is_so), ""):
+            raise InputError(f"{path}:{line}: found {found}, expected a row for each period and bus of the zone")
         values[t, bus] = p, q
     T = periods or max((t for t, _ in values), default=1)
     d = np.zeros((T, 2, len(buses)))

@@ -15,14 +15,17 @@ from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.feed import Feed
 from hushgrid.node.problems.kind import Device, DeviceFile, Kind, Outcome, Plan, RunFacts, ScenarioSections, SiteOutcome
+from hushgrid.node.problems.power_flow.rolling import HOUR_S, carried_on
 from hushgrid.node.problems.power_flow.section import (
     NAME,
+    PLACE,
     ZoneData,
     ZonesPlan,
     ZonesProblem,
     check_objective,
     objective_of,
 )
+from hushgrid.node.problems.rolling import Course, Periods
 from hushgrid.node.schema.sections import Adjacency, AllowedProblem, Day, Privacy, Section
 
 FILES = ("profiles", "storage", "ramps", "availability", "price", "reserve")  #: that a horizon may name
@@ -72,7 +75,8 @@ class PowerFlow(Kind):
     def check_questions(self, problem: ZonesProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
         change = privacy.adjacency.of_loads
         if (problem.horizon is None) == bool(privacy.adjacency.day):
-            raise InputError(f"{file}: privacy.adjacency: found {privacy.adjacency}, expected {self._unit_of(problem)}")
+            found = "day" if privacy.adjacency.day else privacy.adjacency
+            raise InputError(f"{file}: privacy.adjacency: found {found}, expected {self._unit_of(problem)}")
         if problem.margins and change is not None and change.relative is not None:
             raise InputError(
                 f"{file}: problem.margins: found true, expected false (bounded-change: relative; the coordinator "
@@ -119,9 +123,9 @@ class PowerFlow(Kind):
         return zone_of(owner.node, owner.data, path, owner.budget.adjacency, owner.allow.loads)
 
     def feed(self, owner: DeviceFile, path: str) -> Feed:
-        from hushgrid.node.problems.power_flow.feed import ZoneFeed
+        from hushgrid.node.problems.power_flow.feed import ReadingsFeed, ZoneFeed
 
-        return ZoneFeed(owner, path)
+        return ReadingsFeed(owner, path) if owner.source and owner.source.rule else ZoneFeed(owner, path)
 
     def adjacency(self, adjacency: Adjacency, base: Path) -> Adjacency:
         change = adjacency.of_loads
@@ -208,6 +212,27 @@ class PowerFlow(Kind):
 
     def among(self, plan: ZonesPlan, present: Sequence[str]) -> ZonesPlan:
         return replace(plan, zones={z: buses for z, buses in plan.zones.items() if z in present})
+
+    def check_data(self, problem: ZonesProblem, public: ZonesPlan) -> None:
+        from hushgrid.grid_cases import load
+        from hushgrid.node.problems.power_flow.horizon import read_profiles
+
+        day = problem.horizon
+        if day is None or day.profiles is None:
+            return
+        case, file = load(problem.case), Path(day.profiles.replace(PLACE, "1"))
+        buses = tuple(case.buses.numbers.tolist())
+        read_profiles(file, buses, case.base_mva, day.periods, others=buses)
+
+    def periods(self, problem: ZonesPlan) -> Periods | None:
+        day = problem.horizon
+        return None if day is None else Periods(day.first, day.periods, day.hours * HOUR_S)
+
+    def lasting(self, problem: ZonesPlan) -> ZonesPlan:
+        return problem if problem.horizon is None else replace(problem, horizon=problem.horizon.lasting)
+
+    def carried_on(self, problem: ZonesPlan, course: Course, began: float) -> ZonesPlan:
+        return carried_on(problem, course, began)
 
     def source(self, problem: ZonesProblem) -> str:
         return problem.case

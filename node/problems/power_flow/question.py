@@ -13,6 +13,8 @@ One entry moves y_i by at most beta (relative: 1), and T by no more. Of a pair q
 Over a horizon of H periods of h hours, d is (H 2 nb,), and the unit of an entry is 1/(h base) p.u., so that y is in MWh
 and MVArh: a customer's whole day of E MWh moves y by at most E (1 + tan phi) in all, and the sums of the periods by no
 more. The scale of the noise does not grow with H.
+If d is the mean of n days, hour by hour, one of their readings moves the answer by an n-th of that. What rounding adds
+is counted n times, so that a reading moves an answer on the grid by at most an n-th of the sensitivity too.
 Made to agree (`kernels/privacy/totals.py`) and put together, the noisy answer is d~: post-processing.
 """
 
@@ -58,8 +60,9 @@ class Loads(Protocol):
 class LoadQuestion:
     """One answer on the loads, as its terms ask it: from public numbers alone."""
 
-    def __init__(self, loads: Loads, t: Terms) -> None:
-        self.terms, self.loaded, self.size = t, loads.loaded, loads.size
+    def __init__(self, loads: Loads, t: Terms, days: int = 1) -> None:
+        """`days`: n, of how many days the loads are the mean."""
+        self.terms, self.loaded, self.size, self.days = t, loads.loaded, loads.size, days
         n, unit = self.loaded.size, loads.unit
         self.unit: Vector = np.ones(n) if unit is None else unit[self.loaded]
         self.periods = loads.periods
@@ -93,17 +96,20 @@ class LoadQuestion:
 
         A quotient is off by half a unit in the last place, 2^-53 of at most RATIO_BOUND, a sum of any length too
         (fsum), a beta_i by two: of two neighbours that is below ROUNDED RATIO_BOUND = 2^-26 a coordinate. A sum in p.u.
-        is at most n LOAD_BOUND and is off by 2^-53 of it, in either neighbour. An entry in MWh is off by four units.
+        is at most n LOAD_BOUND and is off by 2^-53 of it, in either neighbour. An entry in MWh is off by four units, a
+        mean of n <= 10 days by n more, in either neighbour: 4 ROUNDED. Of a mean all that is n times (in L2 the
+        coordinates are n^2 times as many), so that a reading of one day moves it by an n-th of the sum.
         """
         t, moved = self.terms, 2 if self.terms.pair else 1
+        mean = self.days if t.mechanism == "laplace" else self.days**2
         norm = 1 + ROUNDED * RATIO_BOUND if t.relative else t.norm
         if t.day:
-            moved *= self.periods
-            norm = norm * (1 + ROUNDED) + moved * ROUNDED * self._most
+            moved *= self.periods * mean
+            norm = norm * (1 + ROUNDED) + moved * ROUNDED * self._most * (1 if self.days == 1 else 4)
         if t.release == "plain":
             return norm, moved
         rounding = 0.0 if t.relative else self._most * 2.0**-52 * sum(kind.size for kind in self.sums)
-        return (2 * norm + rounding) * (1 + ROUNDED), 2 * moved
+        return (2 * norm + rounding * mean) * (1 + ROUNDED), 2 * moved
 
     @property
     def text(self) -> str:

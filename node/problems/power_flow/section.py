@@ -34,6 +34,7 @@ class PublicLoads(Section, frozen=True, kw_only=True):
     nonzero: Loaded | Literal["case"]  #: buses; `case`: the entries that are not zero in the case file
 
 
+PLACE = "{day}"  #: in the name of a table's file: the day, from 1
 PERIODS, MOST_HOURS = 200, 48.0  #: of a horizon: a day ahead, and as much again
 Hours = Annotated[float, Meta(gt=0, le=24)]
 Power = Annotated[float, Meta(ge=0, le=1e6)]  #: MW, MWh
@@ -146,8 +147,11 @@ class ZoneData(Section, frozen=True, kw_only=True):
     zone: list[int]  #: this zone's bus numbers
     #: private: a CSV file of bus, p_mw, q_mvar. Beside a `source` what counts until its first good value [none]
     loads: str | None = None
-    #: the same over a horizon: a CSV file of period, bus, p_mw, q_mvar, of as many periods as a plan has [none]
+    #: the same over a horizon: a CSV file of period, bus, p_mw, q_mvar, of as many periods as a plan has. Beside
+    #: `source.rule` public [none]
     profiles: str | None = None
+    #: that a period of `profiles` lasts: over longer ones the same noise would hide less energy [24, shared by them]
+    hours: Hours | None = None
     ignore: Parts = ()  #: what of the case's own is left out, as in the scenario
     model: str | None = None  #: the zone's public model, exported by `hushgrid case zones` [made at the start]
     solver: Solver = "clarabel"  #: of the zone's step

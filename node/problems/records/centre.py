@@ -55,12 +55,16 @@ def held(plan: Plan, full_plan: Plan, source: str, z: Mapping[str, Vector]) -> V
     return np.zeros(0)
 
 
-def answer(plan: Plan, source: str, state: Any) -> tuple[Document, dict[str, Table]]:
+def concluded(plan: Plan, source: str, state: Any) -> None:
+    """Nothing that more than one would ask for."""
+
+
+def answer(plan: Plan, state: Any, over: None) -> tuple[Document, dict[str, Table]]:
     """Nothing: what a run has found are models, and no figure of them is public."""
     return {}, {}
 
 
-def view(plan: Plan, source: str, ended: Ended) -> Document:
+def view(plan: Plan, ended: Ended, over: None) -> Document:
     """Fields of `AnswerView`: of the common model its error on held-out rows.
 
     Whether it is the optimum is tested by the gates' own answers, which a coordinator does not see; that the model has

@@ -27,6 +27,7 @@ class RowsFeed:
     """
 
     most = 1 << 28
+    days = 0
     names: Sequence[str] = ()
 
     def __init__(self, owner: DeviceFile, path: str) -> None:

@@ -14,13 +14,13 @@ from hushgrid.kernels.problems.verdict import verdict_of_sum
 from hushgrid.kernels.types import Document
 from hushgrid.node.problems.kind import Ended, Plan
 from hushgrid.node.problems.masking import noise_shares, numbers
-from hushgrid.node.problems.records.centre import Table, centre, held
+from hushgrid.node.problems.records.centre import Table, centre, concluded, held
 from hushgrid.node.problems.statistics.gate import lattice_of
 from hushgrid.node.problems.statistics.section import StatisticsPlan
 
 COLUMNS = ("entry", "value", "sd")  #: of the table
 
-__all__ = ["answer", "centre", "held", "masked_centre", "view"]
+__all__ = ["answer", "centre", "concluded", "held", "masked_centre", "view"]
 
 
 def masked_centre(plan: Plan) -> masked.ServerContext:
@@ -35,7 +35,7 @@ def masked_centre(plan: Plan) -> masked.ServerContext:
     )
 
 
-def answer(plan: Plan, source: str, state: Any) -> tuple[Document, dict[str, Table]]:
+def answer(plan: Plan, state: Any, over: None) -> tuple[Document, dict[str, Table]]:
     """What a sum says, from the coordinator's last state: whose it is, and the table `sum`."""
     if not state.summed:
         return {}, {}
@@ -49,7 +49,7 @@ def noise_of(plan: Plan, summed: Sequence[str]) -> float:
     return noise_norm(law, np.array(scales(plan, summed)), plan.problem.size, 1 - CONFIDENCE)
 
 
-def view(plan: Plan, source: str, ended: Ended) -> Document:
+def view(plan: Plan, ended: Ended, over: None) -> Document:
     """Fields of `AnswerView`: the table of the sum, and whether its noise hides it."""
     S, summed = ended.state.w, list(ended.state.summed)
     if not summed:

@@ -8,8 +8,8 @@ import pytest
 
 from hushgrid.broker.coordinator import warm_start
 from hushgrid.broker.coordinator.schedule import Clocks
+from hushgrid.node.problems import rolling
 from hushgrid.node.problems.plan import encode_plan
-from hushgrid.node.problems.power_flow import rolling
 from hushgrid.node.wire import COORDINATOR
 from tests.support.runs.continuous_fleet import Again
 from tests.support.runs.day_fleet import HOUR, UNITS, DayFleet, epsilon, followed, setup_of, shaped, small, storage
@@ -50,6 +50,16 @@ def test_every_table_of_a_plan_has_the_days_own_periods(tmp_path):
     assert set(tables) == {"generation", "balance", "lines", "buses", "storage", "contingencies"}
     for name, (columns, rows) in tables.items():
         assert {row[columns.index("period")] for row in rows} == {2, 3, 4}, name
+
+
+def test_a_plan_that_is_done_is_put_together_once_for_all_that_ask(tmp_path, setup):
+    fleet = DayFleet(tmp_path, setup)
+    fleet.interval()
+    over = fleet.centre.concluded()
+    fleet.centre.answer()
+    fleet.centre.view(None)
+    assert fleet.centre.points()
+    assert fleet.centre.concluded() is over
 
 
 def test_storage_and_generators_go_on_where_the_plan_before_has_them(tmp_path, setup):
@@ -207,12 +217,13 @@ def test_a_plan_that_begins_a_day_has_the_bytes_that_it_always_had(setup):
 
 def test_of_a_state_the_hours_to_come_are_taken_and_the_others_kept(setup):
     day = msgspec.structs.replace(setup.plan.problem.horizon, first=3)
-    state = np.arange(8.0)
-    assert rolling.to_come(state, 1, day).tolist() == [4, 5, 6, 7]
-    assert rolling.passed(state, 1, day).tolist() == [0, 1, 2, 3]
-    assert rolling.to_come(state[:4], 3, day).tolist() == [0, 1, 2, 3]
-    assert rolling.to_come(state[:2], 4, day) is None
-    assert rolling.to_come(state[:7], 1, day) is None
+    state, periods = np.arange(8.0), setup.plan.kind.periods(msgspec.structs.replace(setup.plan.problem, horizon=day))
+    assert periods == (3, 4, HOUR)
+    assert rolling.to_come(state, 1, periods).tolist() == [4, 5, 6, 7]
+    assert rolling.passed(state, 1, periods).tolist() == [0, 1, 2, 3]
+    assert rolling.to_come(state[:4], 3, periods).tolist() == [0, 1, 2, 3]
+    assert rolling.to_come(state[:2], 4, periods) is None
+    assert rolling.to_come(state[:7], 1, periods) is None
     later = msgspec.structs.replace(setup.plan, problem=msgspec.structs.replace(setup.plan.problem, horizon=day))
     assert warm_start.label(later) == warm_start.label(setup.plan)
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from hushgrid.broker.report.build import build
 from hushgrid.broker.report.result import Result
 from hushgrid.grid_cases import load
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.problems.power_flow.day import CONTINGENCIES, FLOWS, STORAGE
+from hushgrid.node.schema.yaml_file import read_yaml
 from tests.support.runs.dispatch_pages import made_up, write_least_cost, zones_of
 
 PERIODS = 3
+DAY = {"day": {"energy_mwh": 0.02, "power_factor": 0.97}}
 
 
 @pytest.fixture
@@ -44,6 +48,12 @@ def day(tmp_path: Path) -> Path:
 def write(path: Path, columns, rows) -> None:
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([columns, *rows])
+
+
+def amend(day: Path, **figures) -> None:
+    """Other figures in its result.json."""
+    file = day / "result.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | figures))
 
 
 def test_the_tables_of_a_day_are_frames_by_period_and_element(day: Path) -> None:
@@ -125,3 +135,47 @@ def test_the_worst_of_each_line_that_goes_out_is_listed(day: Path) -> None:
     assert page.index("122.0") < page.index("121.0")  # the worst first, and of each line its worst period
     pytest.importorskip("pandas")
     assert Result.load(day).frame("contingencies").loc[(3, 2), "loading_percent"] == 122.0
+
+
+def test_a_day_stacks_what_storage_gives_and_names_the_period_of_its_extremes(day: Path) -> None:
+    page = build(day).read_text()
+    for text in ("storage", "load and charging"):
+        assert f">{text}</text>" in page
+    assert "What is above the lines: losses.</figcaption>" in page
+    assert re.search(r"<dt>Most loaded line</dt><dd>[\d.]+ % \(branch \d+, \d+ to \d+, period \d\)</dd>", page)
+
+
+def test_load_that_nobody_serves_stands_on_top_of_the_stack(day: Path) -> None:
+    amend(day, unserved_mw=[0.0, 2.0, 0.0], spilled_mw=[0.0, 0.0, 3.0])
+    page = build(day).read_text()
+    assert ">not served</text>" in page
+    assert "What is above the lines: losses and what is generated and used by nobody.</figcaption>" in page
+    assert "2.0 MWh are not served (most in period 2: 2.0 MW), 3.0 MWh are generated and used by nobody" in page
+    assert "<dt>Cost of the day (AC, with lost load and curtailment)</dt>" in page
+    assert "<dt>Curtailed: generated, used by nobody</dt><dd>3.0 MWh</dd>" in page
+
+
+def test_a_price_that_rounds_to_zero_has_no_sign(day: Path) -> None:
+    amend(day, price_min=[-0.001, 20.0, 21.0])
+    assert "<td>0.00 to 29.00</td>" in build(day).read_text()
+
+
+def test_of_more_storage_than_a_chart_tells_apart_the_energy_is_shown_by_zone(day: Path) -> None:
+    units = [(t, f"s{i}", 3, f"z{1 + i % 3}", 0, 0, 1, "ac") for t in range(1, PERIODS + 1) for i in range(12)]
+    write(day / "storage.csv", STORAGE, units)
+    page = build(day).read_text()
+    assert "Energy of the units of each zone at the end of each period" in page
+
+
+def test_what_a_day_hides_is_said_in_words(day: Path) -> None:
+    result = json.loads((day / "result.json").read_text())
+    amend(day, privacy=result["privacy"] | {"adjacency": DAY})
+    scenario = read_yaml(day / "scenario.yaml")
+    scenario["privacy"]["adjacency"] = DAY
+    scenario["problem"]["horizon"] = {"periods": PERIODS, "hours": 1.0, "profiles": "loads.csv"}
+    (day / "scenario.yaml").write_text(yaml.safe_dump(scenario))
+    page = build(day).read_text()
+    assert "the active load of one bus changes by at most 20 kWh over the day, in any shape" in page
+    assert "in each period, with noise" in page
+    assert "energy_mwh&#x27;" not in page
+    assert "a whole bus (its active and reactive load)" not in page  # both are in the unit

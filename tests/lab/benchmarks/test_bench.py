@@ -76,7 +76,7 @@ def test_a_zones_step_at_least_cost_is_measured_beside_the_solver_on_the_same_pr
     problem = {"kind": "zones", "case": "case5", "zones": 2}
     algorithm = {"name": "consensus-admm", "rounds": 60, "variant": "none"}
     scenario = scenario_from({"hushgrid": 1, "name": "small", "problem": problem, "algorithm": algorithm})
-    played = opf._played(made := ZoneSetup(scenario))
+    played = opf.played(made := ZoneSetup(scenario))
     assert played.rounds > 5
     assert len(played.step_ms) == len(played.bare_ms) == 2 * (played.rounds - 1)
     central, seconds = opf._central(made)
@@ -95,7 +95,7 @@ def test_the_case_of_588_buses_is_there_if_its_file_is_named(monkeypatch):
 
 def test_a_benchmark_that_does_not_exist_is_refused_in_one_line():
     with pytest.raises(
-        InputError, match=r"^bench: found 'speed', expected one of step, noise, .*opf, warm, masks, timing$"
+        InputError, match=r"^bench: found 'speed', expected one of step, noise, .*opf, day, warm, masks, timing$"
     ):
         bench.main("speed")
 

@@ -12,8 +12,8 @@ from hushgrid.broker.coordinator.intervals import Day
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.problems.plan import decode_plan, encode_plan
 from hushgrid.node.problems.power_flow.files import keep_setpoints, site_setpoints, spans_of
-from hushgrid.node.problems.power_flow.rolling import Course, Point
 from hushgrid.node.problems.power_flow.section import HorizonPlan
+from hushgrid.node.problems.rolling import Course, Point
 from tests.support.runs.day_fleet import HOUR, DayFleet, epsilon, followed, small
 
 pytestmark = pytest.mark.runs

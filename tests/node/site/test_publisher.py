@@ -16,7 +16,6 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import RunFacts, SiteOutcome
 from hushgrid.node.schema.durations import validity
 from hushgrid.node.schema.site import MqttSink, Sink, SinkFile
-from hushgrid.node.site import publisher as module
 from hushgrid.node.site.publisher import Publisher
 from hushgrid.node.site.standing import last_standing, mark_stopped, standing_words
 from hushgrid.node.transport import mqtt

@@ -36,11 +36,11 @@ def storage(directory: Path) -> str:
     return _write(directory / "storage.csv", "name,bus,p_mw,e_mwh,eta,cost,e_start,e_end", rows)
 
 
-def small(directory: Path, **horizon: Any) -> ZoneSetup:
+def small(directory: Path, ac: str = "none", **horizon: Any) -> ZoneSetup:
     """case5 in two zones with storage and ramps, four hours a day."""
     directory.mkdir(exist_ok=True)
     day: Document = {"periods": 4, "hours": 1, "storage": storage(directory), "ramps": 0.3}
-    return setup_of("case5", [[1, 2, 5], [3, 4]], day | horizon)
+    return setup_of("case5", [[1, 2, 5], [3, 4]], day | horizon, ac=ac)
 
 
 @functools.cache

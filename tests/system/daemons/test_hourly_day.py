@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,15 @@ import yaml
 
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
+from hushgrid.kernels.algorithms.consensus_admm import ServerState
+from hushgrid.node import wire
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_rows import StoredRun
+from hushgrid.node.problems.plan import decode_plan
+from hushgrid.node.problems.power_flow.centre import centre
 from hushgrid.node.problems.power_flow.kind import KIND
+from hushgrid.node.runtime.driver import Stored
+from hushgrid.node.wire import COORDINATOR, Plan
 from tests.support.daemons.attacked_device import Target, account
 from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, Daemon
 from tests.support.daemons.small_daemons import PAIR
@@ -49,7 +57,7 @@ def target(directory: Path, url: str, stack: ExitStack, zone: str) -> Target:
     return Target(directory, url, stack, zone, config, "hourly")
 
 
-def coordinator(directory: Path, url: str) -> list[str]:
+def coordinator(directory: Path, url: str, hours: float = HOURS, ac: str = "none") -> list[str]:
     """The command of one that plans by the period."""
     directory.mkdir()
     (directory / "storage.csv").write_text(STORAGE)
@@ -61,8 +69,8 @@ def coordinator(directory: Path, url: str) -> list[str]:
             "case": "case5",
             "zones": [list(buses) for buses in PAIR.values()],
             "objective": "cost",
-            "ac": "none",
-            "horizon": {"periods": T, "hours": HOURS, "storage": "storage.csv"},
+            "ac": ac,
+            "horizon": {"periods": T, "hours": hours, "storage": "storage.csv"},
         },
         "algorithm": {"name": "consensus-admm", "rounds": 200},
         "privacy": {"mode": "input", "adjacency": DAY, "epsilon": 1},
@@ -74,7 +82,7 @@ def coordinator(directory: Path, url: str) -> list[str]:
         "broker": url,
         "scenario": "scenario.yaml",
         "state": "state",
-        "run": {"every": "14.4s"},
+        "run": {"every": f"{3600 * hours:g}s"},
     }
     (directory / "coordinator.yaml").write_text(yaml.safe_dump(config))
     return [*HUSHGRID, "coordinator", str(directory / "coordinator.yaml")]
@@ -92,6 +100,57 @@ def answered(directory: Path, count: int) -> list[dict[str, str]]:
     return rows
 
 
+def the_run(place: Path) -> StoredRun:
+    """The only one in the ledger of a coordinator that has ended."""
+    with closing(Ledger(place / "state" / f"{COORDINATOR}.ledger", COORDINATOR)) as ledger:
+        (only,) = ledger.runs.all()
+        return only
+
+
+def solves(process: int) -> bool:
+    """Whether a process waits for its AC step, which another one solves."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    commands = (Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
+    return any(b"hushgrid.grid_cases.ac.opf" in command for command in commands)
+
+
+@pytest.mark.mosquitto
+def test_a_coordinator_that_is_killed_in_its_ac_step_ends_the_same_run_with_the_same_bits(tmp_path, mosquitto):
+    """The zones had handed over their parts: what they are told in the end is what follows from these alone."""
+    with ExitStack() as stack:
+        zones = {zone: target(tmp_path / zone, mosquitto.url, stack, zone) for zone in PAIR}
+        for zone in zones.values():
+            zone.start()
+        place = tmp_path / "coordinator"
+        command = coordinator(place, mosquitto.url, hours=10 * HOURS, ac="polish")
+        daemon = Daemon(tmp_path / "1.log", command, {})
+        stack.callback(daemon.kill)
+        deadline = time.monotonic() + PATIENCE
+        while not solves(daemon.child.pid):
+            assert time.monotonic() < deadline, daemon.said
+            time.sleep(0.005)
+        daemon.kill()
+        killed = the_run(place)
+        assert killed.status == "running"
+        daemon = Daemon(tmp_path / "2.log", command, {})
+        stack.callback(daemon.kill)
+        (row,) = answered(place, 1)
+        assert (row["interval"], row["run"]) == ("1", killed.id.hex())
+        assert daemon.end() == 0
+        for zone in zones.values():
+            assert zone.daemon.end() == 0
+            assert account(zone.file).epsilon == pytest.approx(1.0, rel=1e-3)
+        over = the_run(place)
+        plan = decode_plan(wire.decode_state(Plan, over.plan).plan)
+        state = wire.decode_state(ServerState, wire.decode_state(Stored, over.state).machine)
+        conclude = centre(plan, "case5").conclude
+        expected = conclude(state.closing, dict(zip(plan.running.figures, state.measured.tolist(), strict=True)))
+        assert {one.status for one in state.released.values()} == {"solved"}
+        np.testing.assert_array_equal(state.dispatch, expected.dispatch)
+        for zone, released in expected.releases.items():
+            np.testing.assert_array_equal(state.released[zone].values, released.values)
+
+
 @pytest.mark.mosquitto
 def test_two_days_of_real_daemons_of_which_two_are_killed_cost_two_answers(tmp_path, mosquitto):
     with ExitStack() as stack:
@@ -100,23 +159,23 @@ def test_two_days_of_real_daemons_of_which_two_are_killed_cost_two_answers(tmp_p
             zone.start()
         place = tmp_path / "coordinator"
         command = coordinator(place, mosquitto.url)
-        centre = Daemon(tmp_path / "1.log", command, {})
-        stack.callback(centre.kill)
+        daemon = Daemon(tmp_path / "1.log", command, {})
+        stack.callback(daemon.kill)
         first = answered(place, 1)
         assert first[0]["period"] == "1"
         told = json.loads((tmp_path / "z1" / "told.json").read_text())
         assert (told["period"], [one["period"] for one in told["day"]], told["state"]) == (1, [2], "fresh")
         assert told["valid_until"] == told["day"][0]["valid_from"]
-        centre.kill()
+        daemon.kill()
         zones["z1"].daemon.kill()
         zones["z1"].start()
-        centre = Daemon(tmp_path / "2.log", command, {})
-        stack.callback(centre.kill)
+        daemon = Daemon(tmp_path / "2.log", command, {})
+        stack.callback(daemon.kill)
         for name, zone in zones.items():  # the next day's, while this one's last period goes on
             answered(place, 2)
             write_profiles(zone.directory / "profiles.csv", name, 0.95)
         rows = answered(place, 4)
-        assert centre.end() == 0
+        assert daemon.end() == 0
         for zone in zones.values():
             assert zone.daemon.end() == 0
         numbers = [int(row["interval"]) for row in rows[:4]]

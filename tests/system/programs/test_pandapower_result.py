@@ -133,3 +133,36 @@ def test_a_day_that_cannot_be_made_is_refused_in_one_line_and_writes_nothing(opt
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert line in done.err
     assert not Path("day").exists()
+
+
+@needs_pandapower
+def test_a_week_of_a_network_is_run_with_the_loads_of_each_day(hushgrid, tmp_path):
+    import pandapower
+    from pandas import concat
+
+    net = ring()
+    net.profiles = {key: concat([frame, 1.2 * frame], ignore_index=True) for key, frame in net.profiles.items()}
+    pandapower.to_json(net, str(tmp_path / "net.json"))
+    made = hushgrid("case", "day", "net.json", "--out", "days", "--periods", PERIODS, "--days", 2, "--zones", 2)
+    assert made.out.splitlines()[-1] == "  hushgrid run days/scenario.yaml --days 2"
+    wanted = ("problem.ac=none", "algorithm.rounds=2", "algorithm.variant=none", "privacy=null")
+    changes = [part for change in wanted for part in ("--set", change)]
+    assert hushgrid("run", "days/scenario.yaml", "--days", 2, *changes, "--out", "week", "--quiet").code == 0
+    first, second = (api.Result.load(tmp_path / "week" / f"day-{day}") for day in (1, 2))
+    assert sum(second.load_mw) == pytest.approx(1.2 * sum(first.load_mw))
+    assert sum(first.load_mw) > 1
+
+
+@needs_pandapower
+def test_a_day_of_a_network_without_time_series_says_so_and_takes_no_scenarios_place(hushgrid, tmp_path):
+    import pandapower
+
+    net = ring()
+    del net["profiles"]
+    pandapower.to_json(net, "net.json")
+    options = ("case", "day", "net.json", "--out", "day", "--periods", 4, "--zones", 2)
+    assert "no time series: all periods are alike" in hushgrid(*options).out
+    written = Path("day/scenario.yaml").read_bytes()
+    done = hushgrid(*options, "--day", 0, "--voltage", "0.9,1.1")
+    assert (done.code, done.err) == (2, "hushgrid: --out day: found a scenario in it, expected another directory\n")
+    assert Path("day/scenario.yaml").read_bytes() == written

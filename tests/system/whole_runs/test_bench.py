@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.lab.benchmarks import daemon, fleet, hop, idle, ledger, masks, opf, ring
+from hushgrid.lab.benchmarks import daemon, day, fleet, hop, idle, ledger, masks, opf, ring
 from hushgrid.lab.benchmarks.common.bare import BARE_COMMIT, BLOCK, WARM
 from hushgrid.lab.studies.papers import figures
 from tests.support.paths import ROOT
@@ -60,6 +60,21 @@ def test_a_dispatch_of_zones_is_measured_with_its_parts_beside_published_figures
     assert table.summary.startswith("zones solve the relaxation (SOC), one AC optimal power flow at the end")
     assert next(r for r in rest if r.unit == "%").value == pytest.approx(0, abs=0.1)
     assert next(r for r in rest if r.what.endswith("a zone's step")).target == "<= 1.3x"
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.long
+@pytest.mark.mosquitto
+def test_a_day_is_measured_whole_a_step_beside_the_bare_solver_and_its_daemons_by_their_most_memory(mosquitto):
+    pytest.importorskip("casadi", reason="no Ipopt: the extra laptop is not installed")
+    table = day.day(("case14",), steps=3)
+    _well_formed(table)
+    whole, processor, rounds, step, bare, ready, planned = table.rows
+    assert (step.samples, bare.samples, step.rival) == (6, 6, bare.what)  # each zone's but the first
+    assert whole.value > 0 < processor.value
+    assert rounds.value > 3
+    assert 20 < ready.value <= planned.value
+    assert [row.target for row in (step, planned)] == ["<= 1.5x", "<= 300 MB"]
     assert multiprocessing.active_children() == []
 
 

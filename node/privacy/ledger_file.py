@@ -250,7 +250,9 @@ class VolatileFile(LedgerFile):
     def open(self, node: str | None) -> None:
         if node is None:
             raise InputError(f"{self.path}: found no node's name, expected one of a ledger in memory")
-        self.node, self.db = node, system.machine.connect(":memory:")
+        # It stands on no machine's disk. A run may build its nodes in one thread and run them in another.
+        self.node = node
+        self.db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         fill(self.db, node)
 
 

@@ -366,7 +366,7 @@ def _copied(value: Any) -> Any:
     return {k: _copied(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-def _vectors(value: Any) -> Iterator[np.ndarray]:
+def _vectors(value: object) -> Iterator[np.ndarray]:
     """All vectors in a message."""
     if isinstance(value, np.ndarray):
         yield value

@@ -56,6 +56,10 @@ class System:
         """Time since 1970, by a clock that may be set."""
         return time.time()
 
+    def local(self, moment: float) -> time.struct_time:
+        """A time of `wall` where the machine stands."""
+        return time.localtime(moment)
+
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 

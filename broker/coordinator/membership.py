@@ -383,7 +383,7 @@ class Silence:
 
     def moment(self, seconds: float = 0.0) -> str:
         """The time of day, so many seconds ago."""
-        return time.strftime("%H:%M:%S", time.localtime(self.wall() - seconds))
+        return time.strftime("%H:%M:%S", system.machine.local(self.wall() - seconds))
 
     def words(self, member: str) -> str:
         """Since when a member has been silent."""

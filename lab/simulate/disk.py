@@ -58,7 +58,7 @@ class Disk:
         self.renamed: list[Named] = []
         self._aside = root.with_name(root.name + ".aside")  #: what a power cut may bring back
         self._kept = 0
-        self.lives = 0  #: processes that have died
+        self.lives = 0  #: processes that have ended
         root.mkdir(parents=True)
         self._aside.mkdir()
 
@@ -179,6 +179,7 @@ class Disk:
         for folder in FOLDERS:
             if folder not in keep:
                 shutil.rmtree(self.root / folder, ignore_errors=True)
+        (self.root / "mark").mkdir(exist_ok=True)  # its owner made it
 
     def die(self) -> Callable[[], None]:
         """Its process ends here. Returns what is to be called when that is unwound: it takes back what it did since."""
@@ -193,7 +194,6 @@ class Disk:
 
         def restore() -> None:
             self.let_go()
-            self.lives += 1
             for folder, image in images.items():
                 shutil.rmtree(folder, ignore_errors=True)
                 if image.exists():
@@ -210,6 +210,7 @@ class Disk:
         for file in list(self.files):
             self.close(file)
         self.connections = []
+        self.lives += 1
 
     # --- inside ---
 

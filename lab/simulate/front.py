@@ -35,8 +35,8 @@ def simulate(
 
     Raises InputError if the scenario is none for devices, or a number is no count.
     """
-    for name, value in (("--faults", faults), ("--days", days or 1), ("--jobs", jobs or 1)):
-        if value < 1:
+    for name, value in (("--faults", faults), ("--days", days), ("--jobs", jobs)):
+        if value is not None and value < 1:
             raise InputError(f"{name}: found {value}, expected at least 1")
     if scenario is None:
         raise InputError("SCENARIO: found none, expected a scenario, or --replay FILE")
@@ -45,7 +45,8 @@ def simulate(
     made = _made(raw, str(path))
     intervals = INTERVALS if days is None else days * HOURS
     if history is not None:
-        simulation, _ = live(made, life_of(raw, made, seed, intervals), quiet(made, seed))
+        life = life_of(raw, made, seed, intervals)
+        simulation, _ = live(made, life, quiet(made, seed, life.manner))
         write_history(history, simulation.world.history)
         say(f"{history}: the history of seed {seed}, {len(simulation.world.history)} events")
     report = search(raw, made, faults, seed, intervals=intervals, jobs=jobs)
@@ -73,7 +74,7 @@ def replay(path: Path, history: Path | None = None) -> list[Finding]:
     except msgspec.MsgspecError as error:
         raise InputError(f"{path}: found {error}, expected a file of hushgrid simulate") from None
     made = _made(life.scenario, str(path))
-    simulation, found = live(made, life, quiet(made, life.seed))
+    simulation, found = live(made, life, quiet(made, life.seed, life.manner))
     if history is not None:
         write_history(history, simulation.world.history)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -98,6 +99,9 @@ class Machine(System):
 
     def wall(self) -> float:
         return EPOCH + self.world.now * self.drift + self._ahead
+
+    def local(self, moment: float) -> time.struct_time:
+        return time.gmtime(moment)
 
     def sleep(self, seconds: float) -> None:
         self.crossing("sleep")

@@ -66,6 +66,9 @@ class Broker:
         self.up = True
         self.weather = Weather()
         self.apart: set[str] = set()  #: parties that cannot reach it
+        self.bridged: dict[str, float] = {}  #: parties behind two bridges: how much later the second copy comes, s
+        self._elected, self._lost = -inf, 0.0  #: when another node was elected, and how much was lost, s before
+        self._before: deque[tuple[float, str, bytes | None]] = deque(maxlen=QUEUED)  #: retained until then
         self.sessions: dict[str, Session] = {}
         self.retained: dict[str, bytes] = {}
         self.counts = {"lost": 0, "doubled": 0, "overtaken": 0, "late": 0}
@@ -103,6 +106,7 @@ class Broker:
         """A message of a party, or its last will."""
         self.heard(source, topic, payload, retain)
         if retain:
+            self._before.append((self.world.now, topic, self.retained.get(topic)))
             if payload:
                 self.retained[topic] = payload
             else:
@@ -139,6 +143,32 @@ class Broker:
     def start(self) -> None:
         self.up = True
 
+    def elect(self, seconds: float) -> None:
+        """Another node of its cluster goes on: what the one before has taken in so many seconds is lost."""
+        self._elected, self._lost = self.world.now, seconds
+        while self._before and self._before[-1][0] >= self.world.now - seconds:
+            _, topic, payload = self._before.pop()
+            if payload is None:
+                self.retained.pop(topic, None)
+            else:
+                self.retained[topic] = payload
+        self.stop(forget=False)
+
+    def forget_sessions(self) -> None:
+        """It has lost what it knew of parties, and keeps what is retained."""
+        self.stop(forget=False)
+        self.sessions.clear()
+
+    def bridge(self, names: Iterable[str], late: float, seconds: float) -> None:
+        """These parties hear everything twice for so long, by two bridges."""
+        self.bridged.update(dict.fromkeys(names, late))
+
+        def over() -> None:
+            for name in names:
+                self.bridged.pop(name, None)
+
+        self.world.at(self.world.now + seconds, over)
+
     def part(self, names: Iterable[str], seconds: float) -> None:
         """These parties cannot reach it for so long; it takes them for dead after a while."""
         for name in names:
@@ -170,6 +200,10 @@ class Broker:
         if weather.double and chance.random() < weather.double:
             counts["doubled"] += 1
             copies = 2
+        if session.party.name in self.bridged:
+            counts["doubled"] += 1
+            late = float(chance.uniform(0.0, self.bridged[session.party.name]))
+            self.world.at(self.world.now + late, self._arrival(session, message))
         for _ in range(copies):
             arrives = self.world.now + float(chance.uniform(*LATENCY_S))
             if weather.late and chance.random() < 0.1:
@@ -179,7 +213,16 @@ class Broker:
                 counts["overtaken"] += 1
             else:
                 arrives = session.last = max(arrives, session.last)
-            self.world.at(arrives, lambda: self._arrive(session, message))
+            self.world.at(arrives, self._arrival(session, message))
+
+    def _arrival(self, session: Session, message: Message) -> Callable[[], None]:
+        sent = self.world.now
+
+        def arrives() -> None:
+            if not self._elected - self._lost <= sent <= self._elected:
+                self._arrive(session, message)
+
+        return arrives
 
     def _arrive(self, session: Session, message: Message) -> None:
         link = session.link

@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -20,12 +20,14 @@ from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.checker import Finding, check
 from hushgrid.lab.simulate.faults import Fault, drawn
 from hushgrid.lab.simulate.fleet import Fleet
+from hushgrid.lab.simulate.manner import USUAL, Manner, dressed
+from hushgrid.lab.simulate.manner import drawn as drawn_manner
 from hushgrid.lab.simulate.simulation import QUIET, Simulation
 from hushgrid.lab.simulate.world import World
 
 INTERVALS = 15  #: of a life
 FAULTS = 100  #: drawn for a life; messages that are lost, late, doubled or overtaken come on top
-PATIENCE = 400  #: lives that a finding is shrunk by
+PATIENCE = 60  #: lives that a finding is shrunk by
 TOLD = ("fault", "kill", "cut", "card", "start", "exit", "error", "ledger", "accepted", "drawn", "spent", "defect")
 LONGEST = 30  #: events of a trace
 
@@ -37,6 +39,7 @@ class Life(Struct, frozen=True):
     seed: int
     intervals: int
     faults: list[Fault]
+    manner: Manner = USUAL
 
 
 class Broken(Struct, frozen=True):
@@ -63,17 +66,21 @@ class Report(Struct):
         return sum(self.counts.values())
 
 
-def quiet(fleet: Fleet, seed: int) -> dict[tuple[str, str], str]:
+def quiet(fleet: Fleet, seed: int, manner: Manner = USUAL) -> dict[tuple[str, str], str]:
     """What each device leaves of an interval in which nothing goes wrong: {(device, file): digest}.
 
-    A walk at random is another one in each run: of what differs between two quiet intervals nothing is expected.
+    A walk at random is another one in each run: of what differs between two quiet intervals nothing is expected, and
+    nothing in a manner in which each run begins where the last one has ended, or somebody lies.
     """
+    few = any(t.masked and t.masked.contributors < len(fleet.nodes) for t in fleet.terms.values())
+    if few or not manner.same:  # a round of few contributors is asked again of others, if one of them is silent
+        return {}
     with place() as folder:
-        simulation = Simulation(fleet, seed, folder)
+        simulation = Simulation(dressed(fleet, manner), seed, folder, fed=manner.fed)
         simulation.run(2)
-    runs, found = list(simulation.outcomes().values()), check(simulation.world.history)
-    if len(runs) != 2 or found:
-        wrong = "; ".join(map(str, found)) or f"{len(runs)} outcomes"
+    runs = list(simulation.outcomes().values())
+    if len(runs) != 2:
+        wrong = "; ".join(map(str, check(simulation.world.history))) or f"{len(runs)} outcomes"
         raise InputError(f"scenario: found {wrong} in two intervals without a fault, expected two answers")
     return {key: digest for key, digest in runs[0].items() if runs[1].get(key) == digest}
 
@@ -81,7 +88,7 @@ def quiet(fleet: Fleet, seed: int) -> dict[tuple[str, str], str]:
 def live(fleet: Fleet, life: Life, expected: dict[tuple[str, str], str]) -> tuple[Simulation, list[Finding]]:
     """One life, and what broke in it."""
     with place() as folder:
-        simulation = Simulation(fleet, life.seed, folder, life.faults, expected)
+        simulation = Simulation(dressed(fleet, life.manner), life.seed, folder, life.faults, expected, life.manner.fed)
         try:
             simulation.run(life.intervals)
         except RuntimeError as error:
@@ -93,33 +100,56 @@ def life_of(scenario: Document, fleet: Fleet, seed: int, intervals: int = INTERV
     """The life of a seed: what goes wrong in it is drawn."""
     last = max(intervals - QUIET, 0) * fleet.every
     beats = [1.6 + fleet.every * k for k in range(max(intervals - QUIET, 0))]
-    chance = World(seed).chance("faults")
-    return Life(scenario, seed, intervals, drawn(chance, fleet.nodes, 0.0, last, faults, beats))
+    world = World(seed)
+    manner = drawn_manner(world.chance("manner"), fleet)
+    chosen = drawn(world.chance("faults"), fleet.nodes, 0.0, last, faults, beats, manner.without)
+    return Life(scenario, seed, intervals, chosen, manner)
 
 
-def shrunk(fleet: Fleet, life: Life, promise: str, patience: int = PATIENCE) -> Life:
-    """A life with as few faults as possible that breaks the same promise (A. Zeller, R. Hildebrandt, 2002: ddmin)."""
-    expected = quiet(fleet, life.seed)
+def shrunk(fleet: Fleet, life: Life, promise: str, at: float, patience: int = PATIENCE) -> Life:
+    """A life with as few faults as possible that breaks the same promise. `at`: when it was broken, s."""
+    expected = quiet(fleet, life.seed, life.manner)
 
-    def breaks(faults: Sequence[Fault]) -> bool:
-        nonlocal patience
-        patience -= 1
-        _, found = live(fleet, msgspec.structs.replace(life, faults=list(faults)), expected)
+    def lived(faults: Sequence[Fault], intervals: int) -> Life:
+        return msgspec.structs.replace(life, faults=list(faults), intervals=intervals)
+
+    def breaks(faults: Sequence[Fault], intervals: int) -> bool:
+        _, found = live(fleet, lived(faults, intervals), expected)
         return any(finding.promise == promise for finding in found)
 
-    faults, parts = life.faults, 2
+    before, intervals = [fault for fault in life.faults if fault.at <= at], int(at // fleet.every) + 1 + QUIET
+    if intervals >= life.intervals or not breaks(before, intervals):
+        before, intervals = life.faults, life.intervals
+    return lived(fewest(before, lambda faults: breaks(faults, intervals), patience), intervals)
+
+
+def fewest(faults: list[Fault], breaks: Callable[[list[Fault]], bool], patience: int = PATIENCE) -> list[Fault]:
+    """Of these faults, which break a promise, as few as break it too: the last ones, and of those what is needed.
+
+    A. Zeller, R. Hildebrandt, 2002: ddmin. `patience`: the most lives.
+    """
+
+    def tried(fewer: list[Fault]) -> bool:
+        nonlocal patience
+        patience -= 1
+        return patience >= 0 and breaks(fewer)
+
+    size = 0
+    while size < len(faults) and not tried(faults[len(faults) - size :]):
+        size = max(2 * size, 1)
+    faults, parts = faults[max(len(faults) - size, 0) :], 2
     while len(faults) >= 2 and patience > 0:
         size = -(-len(faults) // parts)
         for start in range(0, len(faults), size):
             fewer = faults[:start] + faults[start + size :]
-            if patience > 0 and breaks(fewer):
+            if tried(fewer):
                 faults, parts = fewer, max(parts - 1, 2)
                 break
         else:
             if size == 1:
                 break
             parts = min(2 * parts, len(faults))
-    return msgspec.structs.replace(life, faults=faults)
+    return faults
 
 
 def trace(history: list[Document], finding: Finding) -> list[Document]:
@@ -128,10 +158,10 @@ def trace(history: list[Document], finding: Finding) -> list[Document]:
     return [*before[-(LONGEST - 1) :], history[finding.number]]
 
 
-def explained(fleet: Fleet, life: Life, finding: Finding) -> Broken:
-    """The finding in its shortest life."""
-    short = shrunk(fleet, life, finding.promise)
-    simulation, found = live(fleet, short, quiet(fleet, short.seed))
+def explained(fleet: Fleet, life: Life, finding: Finding, at: float) -> Broken:
+    """The finding in its shortest life. `at`: when its promise was broken, s."""
+    short = shrunk(fleet, life, finding.promise, at)
+    simulation, found = live(fleet, short, quiet(fleet, short.seed, short.manner))
     first = next((one for one in found if one.promise == finding.promise), finding)
     return Broken(first.promise, str(first), short, trace(simulation.world.history, first))
 
@@ -141,10 +171,13 @@ def search(
 ) -> Report:
     """Lives until so many faults have happened; it ends with the first promise that was broken."""
     began, report, jobs = time.perf_counter(), Report(), jobs or os.cpu_count() or 1
-    quiet(fleet, seed)
+    _add(report, _lived(Life(scenario, seed, 2, []), fleet, quiet(fleet, seed)))
+    if report.broken:  # nothing has to go wrong for that
+        report.seconds = time.perf_counter() - began
+        return report
     if jobs == 1:
         while report.faults < faults and not report.broken:
-            _add(report, _tried(scenario, fleet, seed + report.lives, intervals))
+            _add(report, _tried(scenario, fleet, seed + report.lives - 1, intervals))
     else:
         with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
             next_seed, under_way = seed, set[Future[_Tried]]()
@@ -168,9 +201,14 @@ class _Tried(Struct):
 
 def _tried(scenario: Document, fleet: Fleet, seed: int, intervals: int) -> _Tried:
     life = life_of(scenario, fleet, seed, intervals)
-    simulation, found = live(fleet, life, quiet(fleet, seed))
-    broken = explained(fleet, life, found[0]) if found else None
-    return _Tried(intervals, len(simulation.world.history), simulation.counts, broken)
+    return _lived(life, fleet, quiet(fleet, seed, life.manner))
+
+
+def _lived(life: Life, fleet: Fleet, expected: dict[tuple[str, str], str]) -> _Tried:
+    simulation, found = live(fleet, life, expected)
+    history = simulation.world.history
+    broken = explained(fleet, life, found[0], history[found[0].number]["t"]) if found else None
+    return _Tried(life.intervals, len(history), simulation.counts, broken)
 
 
 def _add(report: Report, tried: _Tried) -> None:

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import cast
 
@@ -28,6 +29,7 @@ from hushgrid.node.wire import COORDINATOR
 
 QUIET = 3  #: intervals without faults at the end
 NOTICED_S = (30.0, 3000.0)  #: after which an owner looks at what a device says
+ACCEPT = "ledger accept"  #: what the last line of a device asks its owner for
 KEPT = 5000  #: messages that a replay chooses from
 
 
@@ -41,13 +43,17 @@ class Simulation:
         place: Path,
         faults: Sequence[Fault] = (),
         quiet: dict[tuple[str, str], str] | None = None,
+        fed: bool = False,
     ) -> None:
-        """quiet: what each device leaves of an interval without faults, as `outcomes` has it."""
-        self.quiet = quiet
+        """quiet: what each device leaves of an interval without faults, as `outcomes` has it.
+
+        fed: each device's data file is replaced once an interval, by the same data.
+        """
+        self.quiet, self.fed = quiet, fed
         self.fleet, self.world, self.place = fleet, World(seed), place
         self.broker = Broker(self.world, self._heard)
         self.machines: dict[str, Machine] = {}
-        self.recorder = Recorder(FLEET, self.world.note, self._refuses)
+        self.recorder = Recorder(FLEET, place, self.world.note, self._refuses)
         for name, files in fleet.files.items():
             root = place / name
             machine = Machine(self.world, name, root, partial(self._main, name, root))
@@ -55,7 +61,8 @@ class Simulation:
             for file, content in files.items():
                 (root / file).write_bytes(content)
             self.machines[name] = machine
-        self.faults = Faults(self.broker, self.machines)
+        self.faults = Faults(self.broker, self.machines, fleet)
+        self.faults.known = lambda name: self.recorder.known(name) if self.machines[COORDINATOR].process.alive else {}
         self.faults.plan(faults)
         self._owners, self._noticed = self.world.chance("owners"), set[str]()
 
@@ -65,6 +72,11 @@ class Simulation:
         with simulated(self.broker), recorded(self.recorder):
             for machine in self.machines.values():
                 world.at(float(world.chance(f"start {machine.name}").uniform(0, 2)), machine.boot)
+            for name in self.fleet.nodes:
+                self.faults.owned(name, self.fleet.configs[name])
+                for k in range(intervals if self.fed else 0):
+                    chance = world.chance(f"feed {name} {k}")
+                    world.at((k + float(chance.uniform(0.1, 0.9))) * every, partial(self.faults.feed, name))
             world.at(max(intervals - QUIET, 0) * every, self.faults.still)
             world.run(intervals * every)
             self._judge(intervals)
@@ -98,6 +110,8 @@ class Simulation:
             return device_daemon.main(load_device(path), str(path), signals)
         except HushgridError as error:
             self.world.note("error", name, line=str(error).replace(str(root.parent), ""))
+            if ACCEPT in str(error):
+                self._refuses(name)
             return error.exit_code
         except Exception:
             self.world.note("defect", name, trace=traceback.format_exc())
@@ -115,9 +129,14 @@ class Simulation:
         machine.signal("stop")
 
         def accepted(signals: Signals) -> int:
-            with closing(Ledger(self._ledger(machine), machine.name, self._mark(machine))) as ledger:
-                ledger.accept()
-                self.world.note("accepted", machine.name, id=ledger.id.hex()[:8], no=ledger.spends.no)
+            try:
+                with closing(Ledger(self._ledger(machine), machine.name, self._mark(machine))) as ledger:
+                    ledger.accept()
+                    counted = {mark.ledger.hex()[:8]: mark.no for mark in (ledger.mark, *ledger.marks.accepted())}
+                    facts = {"id": ledger.id.hex()[:8], "no": ledger.mark.no, "counted": counted}
+                    self.world.note("accepted", machine.name, **facts, rows=self.recorder.rows(ledger))
+            except HushgridError as error:  # its disk is full, perhaps: another time
+                self.world.note("error", machine.name, line=str(error).replace(str(self.place), ""))
             return 0
 
         def then() -> None:
@@ -140,9 +159,9 @@ class Simulation:
 
     def _heard(self, source: str, topic: str, payload: bytes, retain: bool) -> None:
         self.recorder.sent(self.machines.get(source), source, topic, payload, retain)
-        if "/edge/" in topic or "/all/" in topic:
+        if source in self.machines and payload and any(kind in topic for kind in ("/edge/", "/all/", "/state/")):
             heard = self.faults.heard
-            heard.append((topic, payload))
+            heard.append((topic, payload, retain))
             if len(heard) > 2 * KEPT:
                 del heard[:KEPT]
 
@@ -155,7 +174,8 @@ class Simulation:
             note("unrecorded", COORDINATOR, text=f"intervals {numbers} have lines")
         last = rows[-1] if rows else {"outcome": "none", "absent": "", "reason": ""}
         if last["outcome"] != "answer" or last["absent"]:
-            note("unanswered", COORDINATOR, text=f"the last interval: {last['outcome']}, {last['reason']}")
+            text, refused = f"the last interval: {last['outcome']}, {last['reason']}", last.get("refused") or ""
+            note("unanswered", COORDINATOR, text=text, refused=refused.replace(",", " ").split())
         for name, ledger in self.recorder.ledgers.items():
             if self.machines[name].process.alive and ledger.runs.owed():
                 note("unpaid", name, text="the outcome of a run is owed after the faults have stopped")
@@ -163,11 +183,18 @@ class Simulation:
             self._compare(rows, self.quiet)
 
     def _compare(self, rows: list[dict[str, str]], quiet: dict[tuple[str, str], str]) -> None:
-        """Whether an answer of all, of whom none was lost meanwhile, is that of a quiet run."""
+        """Whether an answer of all, of whom none was lost meanwhile, is that of a quiet run.
+
+        A walk that has gone around somebody is another one, and its token has a later epoch.
+        """
+        around = {e["run"] for e in self.world.history if e["e"] == "send" and e.get("epoch")}
         runs, outcomes = self.machines[COORDINATOR].disk.root / "state" / "runs", self.outcomes()
         lost = {record["run"]: record["lost"] for record in (json.loads(p.read_text()) for p in runs.glob("*.json"))}
         for row in rows:
-            if row["outcome"] == "answer" and not row["absent"] and not lost.get(row["run"], True):
+            if float(row["interval"]) * self.fleet.every > (self.faults.changed_at or inf):
+                break  # of other data
+            whole = row["outcome"] == "answer" and not row["absent"] and not lost.get(row["run"], True)
+            if whole and row["run"][:8] not in around:
                 for (name, file), digest in outcomes.get(row["run"][:8], {}).items():
                     if digest != quiet.get((name, file), digest):
                         text = f"interval {row['interval']}, run {row['run'][:8]}: {file} is not that of the quiet run"

@@ -205,6 +205,8 @@ class Ledger:
         version = self.data_version if version is None else min(version, self.data_version)
         when = self.tables.now(), self.spends.running, version
         logged = last is None and not answers and status in (None, "running")
+        if spends:
+            self.spends.scopes(run, version)  # from here on nothing asks the tables until the record waits for them
         risen = self.marks.risen()
         later = state if callable(state) and logged and self.tables.buffered else None
         now = None if later else state() if callable(state) else state

@@ -155,8 +155,7 @@ class SpendTable:
         """A record is durable, though the tables do not have it yet: what is kept in memory follows."""
         costs = costs_of(record.spends)
         price = self.price_after(costs)
-        # may bring into the tables what waits
-        scopes = (*self._scopes(record.run, record.version), *self._day_scopes(record.version)) if costs else ()
+        scopes = self.scopes(record.run, record.version) if costs else ()
         if not self.tables.waiting:
             self._changed = set()
         for kind, value, mu2, adjacency, honest in costs:
@@ -173,6 +172,12 @@ class SpendTable:
             self.insert(record.run, record.no, record.spends, (record.at, record.ran, record.version))
         self.write_sums({key: self._sums[key] for key in self._changed if key in self._sums}, self.price)
         self.tables.set(ran=self._ran)
+
+    def scopes(self, run: bytes | None, version: int) -> tuple[Scope, ...]:
+        """All scopes that an answer of this run, about this version of the data, counts in. May bring into the tables
+        what waits, so it is asked before a record goes into the log: the log begins anew then.
+        """
+        return (*self._scopes(run, version), *self._day_scopes(version))
 
     def _scopes(self, run: bytes | None, version: int) -> tuple[Scope, ...]:
         """The scopes that a row of this run, about this version of the data, counts in."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +24,7 @@ from hushgrid.node.privacy.ledger_rows import (
     Spend,
     StoredSpend,
     Window,
+    most_steps,
     relation,
     size,
     steps,
@@ -486,12 +486,6 @@ class SpendTable:
             ],
         )
         self.db.execute("DELETE FROM spend WHERE no <= ?", (rows[-1][0],))
-
-
-@lru_cache(maxsize=256)  # the answers of a run are alike
-def most_steps(adjacency: str, unit: float, records: int) -> int:
-    """The most changes of the size that `adjacency` protects that make one of the largest units counted at."""
-    return max(steps(adjacency, largest) for largest in (f"bounded-change {unit!r}", f"replace-one-record {records}"))
 
 
 def costs_of(spends: Iterable[Spend]) -> list[Cost]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import MISSING, Field, field, fields, make_dataclass
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast, get_type_hints
@@ -15,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast, get_type_
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
+from msgspec.structs import astuple, replace
 
 from hushgrid.kernels.machine import LARGEST, Malformed
 from hushgrid.kernels.patterns import masked, neighbours, star, token
@@ -263,11 +265,16 @@ def _parsed(fleet: str, topic: str) -> tuple[str, str, str]:
 
 
 def _enc(value: object) -> object:
-    if isinstance(value, np.ndarray):
-        if value.ndim != 1:
-            raise TypeError(f"an array of {value.ndim} dimensions; vectors only")
-        return np.ascontiguousarray(value, dtype="<f8").tobytes()
-    raise NotImplementedError(type(value))
+    return np.ascontiguousarray(_flat(value), dtype="<f8").tobytes()
+
+
+def _flat(value: object) -> np.ndarray:
+    """A vector. Raises TypeError or NotImplementedError for anything else."""
+    if not isinstance(value, np.ndarray):
+        raise NotImplementedError(type(value))
+    if value.ndim != 1:
+        raise TypeError(f"an array of {value.ndim} dimensions; vectors only")
+    return value
 
 
 def _vector(type_: object, value: object) -> np.ndarray:
@@ -282,8 +289,12 @@ _SMALL2 = (LARGEST / 2) ** 2  #: entries whose squares sum to less are far from 
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def bounded(vector: np.ndarray) -> bool:
+def bounded(*vectors: np.ndarray) -> bool:
     """Whether every entry is finite and at most LARGEST: what may be sent, and is taken."""
+    return all(map(_bounded, vectors))
+
+
+def _bounded(vector: np.ndarray) -> bool:
     if vector.ndim == 1 and vector.dtype == np.float64 and vector.dot(vector) <= _SMALL2:  # as nearly all are
         return True
     return bool(np.logical_and.reduce(np.abs(vector) <= LARGEST))  # false for nan too
@@ -310,8 +321,70 @@ def encode(value: Any) -> bytes:
     )
 
 
+class Parcel(bytes):
+    """In place of an encoded envelope, the envelope itself, for a peer in the same process. Its bytes are none.
+
+    Its length is that of the encoding, so that sizes are counted as on a wire.
+    """
+
+    envelope: Envelope
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def hand_over(envelope: Envelope) -> Parcel:
+    """A parcel with copies of the vectors: the sender may go on with its own."""
+    parcel = Parcel()
+    parcel.size = _size(envelope)
+    parcel.envelope = replace(envelope, body=_copied(envelope.body))
+    return parcel
+
+
+def _size(value: object) -> int:
+    """How long `encode(value)` is, without the bytes of its vectors being written."""
+    vectors = 0
+
+    def skip(vector: object) -> bytes:
+        nonlocal vectors
+        length = 8 * _flat(vector).size
+        vectors += length + (0 if length < 1 << 8 else 1 if length < 1 << 16 else 3)  # its header grows from 2 bytes
+        return b""
+
+    return len(msgspec.msgpack.encode(value, enc_hook=skip)) + vectors
+
+
+def _copied(value: Any) -> Any:
+    """What decoding what `value` is encoded as would return, vectors being vectors of its own."""
+    if isinstance(value, np.ndarray):
+        return np.array(value, dtype=np.float64)
+    if isinstance(value, Struct):
+        return type(value)(*map(_copied, astuple(value)))
+    if isinstance(value, tuple | list):
+        return type(value)(map(_copied, value))
+    return {k: _copied(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def _vectors(value: object) -> Iterator[np.ndarray]:
+    """All vectors in a message."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, Struct | tuple | list | dict):
+        parts = astuple(value) if isinstance(value, Struct) else value.values() if isinstance(value, dict) else value
+        for part in parts:
+            yield from _vectors(part)
+
+
 def decode_envelope(payload: bytes, limit: int) -> Envelope:
     """The envelope in `payload`, at most `limit` bytes. Raises Malformed on anything else."""
+    if isinstance(payload, Parcel):
+        if len(payload) > limit:
+            raise Malformed(f"{len(payload)} bytes, at most {limit} expected")
+        body = _copied(payload.envelope.body)
+        if not bounded(*_vectors(body)):
+            raise Malformed(f"a vector has an entry that is not finite, or beyond {LARGEST:.3g}")
+        return replace(payload.envelope, body=body)
     envelope: Envelope = _guarded(_envelope, payload, limit)
     return envelope
 

@@ -401,6 +401,7 @@ class Coordinator(Endpoint, Pattern):
     def _driver(self) -> Driver:
         driver = Driver(COORDINATOR, self.run, self.machine(), None, self.ledger)
         driver.round_of = self.complete
+        driver.seal = wire.hand_over if self.local else wire.encode
         driver.observe = lambda driver: self.observe(driver, True)
         return driver
 

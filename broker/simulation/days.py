@@ -147,7 +147,7 @@ def run_days(
     with scratch(interrupts) as place:
         kept = state or place / "state"
         for day, one in enumerate(each, 1):
-            _declare(Ledgers(kept, True), setup.plan.nodes)
+            _declare(Ledgers(kept, True, {}), setup.plan.nodes)
             progress.phase(f"day {day} of {days}")
             begun = replace(one, run=replace(one.run, warm_start=warm))
             result = run_fleet(

@@ -78,7 +78,7 @@ def run_fleet(
         progress.phase(f"warning: {warning}")
     began = time.perf_counter()
     with nullcontext(interrupts) if interrupts else Interrupts() as signals, scratch(signals) as place:
-        ledgers = Ledgers(place / "state", False) if state is None else Ledgers(Path(state), True)
+        ledgers = Ledgers(place / "state", False, {}) if state is None else Ledgers(Path(state), True, {})
         started = Started(setup, ledgers, place, progress, signals)
         _open(started)
         with signals.held():
@@ -134,12 +134,18 @@ class Ledgers(NamedTuple):
 
     state: Path
     durable: bool
+    in_memory: dict[str, Ledger]  #: those without a file
 
     def path(self, node: str) -> Path:
         return self.state / f"{node}.ledger"
 
-    def open(self, node: str) -> Ledger:
-        return Ledger(self.path(node), node, durable=self.durable)
+    def open(self, node: str, *, buffered: bool = False) -> Ledger:
+        if node not in self.in_memory and buffered and not self.durable:
+            self.in_memory[node] = Ledger(self.path(node), node, durable=False, buffered=True)
+        return self.in_memory.get(node) or Ledger(self.path(node), node, durable=self.durable)
+
+    def exist(self, node: str) -> bool:
+        return node in self.in_memory or self.path(node).exists()
 
 
 class Started(NamedTuple):
@@ -212,6 +218,7 @@ def _memory(run: Started) -> tuple[str, Transcript]:
     """The fleet in this process: the broker's name and, if the scenario asks for it, every message."""
     setup, scenario = run.setup, run.setup.scenario
     eavesdropper = run.eavesdropper
+    crashes = scenario.run.faults is not None and scenario.run.faults.crash > 0
     with ExitStack() as stack:
         traces = {name: stack.enter_context(closing(setup.trace(name, run.place))) for name in run.members}
         opened: dict[str, Ledger] = {}
@@ -225,7 +232,7 @@ def _memory(run: Started) -> tuple[str, Transcript]:
             if name in opened:
                 opened[name].close()
             run.signals.check()
-            ledger = opened[name] = run.ledgers.open(name)
+            ledger = opened[name] = run.ledgers.open(name, buffered=not crashes)
             if name == COORDINATOR:
                 return coordinator(
                     scenario.fleet,
@@ -367,7 +374,7 @@ def _paid(run: Started) -> str:
     """What a run that ended badly has cost the node that spent most, for its last line; nothing if it cost nothing."""
     most, setup = 0.0, run.setup
     for name in setup.plan.nodes if setup.terms else ():
-        if run.ledgers.path(name).exists():
+        if run.ledgers.exist(name):
             with closing(run.ledgers.open(name)) as ledger:
                 last = ledger.runs.last()
                 spent = _account(setup, ledger, last.id)["spent"]["epsilon"] if last else 0.0

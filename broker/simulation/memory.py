@@ -47,6 +47,8 @@ class MemoryBroker:
         threads: int = 1,
     ) -> None:
         self.endpoints = {e.name: e for e in endpoints}
+        for endpoint in self.endpoints.values():  # nobody listens, and nothing is lost: nothing need be encoded
+            endpoint.local = faults is None and eavesdrop is None
         self.rebuild, self.faults, self.eavesdrop = rebuild, faults or Faults(), eavesdrop
         self.threads = 1 if faults else threads
         self.random = np.random.Generator(np.random.Philox(key=self.faults.seed))
@@ -55,6 +57,7 @@ class MemoryBroker:
         self.crashes = 0
         self.now = 0.0  #: virtual seconds
         self.subscribers: dict[str, list[str]] = {}
+        self.heard_by: dict[str, tuple[str, ...]] = {}  #: topic: who hears it, as long as nobody hears more
         self.topics: dict[str, tuple[str, ...]] = {}  #: what each endpoint hears
         for name in self.endpoints:
             self._follow(name)
@@ -85,6 +88,7 @@ class MemoryBroker:
         topics, before = self.endpoints[name].subscriptions, self.topics.get(name, ())
         if topics is not before:
             self.topics[name] = topics
+            self.heard_by.clear()
             for topic in topics:
                 if topic not in before:
                     self.subscribers.setdefault(topic, []).append(name)
@@ -105,12 +109,18 @@ class MemoryBroker:
                 self.retained[topic] = payload
                 if not payload:
                     del self.retained[topic]
-            *root, _, dst = topic.split("/")  # `+` stands for a source, nowhere else
-            for name in (*self.subscribers.get(topic, ()), *self.subscribers.get("/".join([*root, "+", dst]), ())):
+            for name in self._hearers(topic):
                 if not self._happens(self.faults.loss):
                     self.queue.append(Delivery(name, topic, payload))
                     if self._happens(self.faults.duplicate):
                         self.queue.append(Delivery(name, topic, payload))
+
+    def _hearers(self, topic: str) -> tuple[str, ...]:
+        if topic not in self.heard_by:
+            *root, _, dst = topic.split("/")  # `+` stands for a source, nowhere else
+            patterns = topic, "/".join([*root, "+", dst])
+            self.heard_by[topic] = tuple(name for p in patterns for name in self.subscribers.get(p, ()))
+        return self.heard_by[topic]
 
     def _next(self) -> Delivery:
         first = 0

@@ -276,6 +276,7 @@ def per_answer_paper(mechanism: str, epsilon: float, delta: float | None, sensit
 # --- the conversions ---
 
 
+@lru_cache(maxsize=1024)  # the nodes of a run are alike
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """min over alpha > 1 of alpha rho + ln(1 - 1/alpha) + (ln(1/delta) - ln alpha)/(alpha - 1); any alpha is valid.
 

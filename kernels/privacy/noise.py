@@ -53,6 +53,8 @@ _SMALL2 = float(EXACT // 4) ** 2  #: numbers whose squares sum to less are far f
 LARGEST_T = 2**44  #: 64 t stays below EXACT / 4. Past 2^40 many coordinates are decided the slow way
 MARGIN = (2.0**-50, 2.0**-47)  #: of h(u) absolute, of x relative
 CHUNK = 2**15  #: coordinates drawn at once: 256 kB of words stay in the cache
+BLOCK = 2**12  #: of them, of which a guess is made at once: its dozen arrays stay there too
+FEW = 200  #: below so many a guess is made a coordinate at a time
 FAR = 2**62  #: magnitudes are cut here; `release` refuses the sum all the same
 
 
@@ -155,30 +157,94 @@ class Lattice:
     def _draw(self, size: int, entropy: Entropy) -> tuple[Index, NDArray[np.intp]]:
         """One try a coordinate, and the places where it must be repeated."""
         draws = np.frombuffer(entropy(8 * size), dtype="<u8", count=size)
-        m = (draws >> np.uint64(1)).view(np.int64).astype(np.float64)  # rounded; decided exactly below where it matters
-        u = (m + 0.5) * 2.0**-63
-        if self.kind == "laplace":
-            x = np.log(u) * -self.t
-        else:
-            from statistics import NormalDist  # a Laplace process need not load it
+        n, unsure = np.empty(size, dtype=np.int64), []
+        for start in range(0, size, BLOCK):
+            part = slice(start, start + BLOCK)
+            n[part], doubtful = self._guess(draws[part])
+            unsure += [start + i for i in doubtful]
+        for i in unsure:
+            uniform = _Uniform(int(draws[i]) >> 1, 63, entropy)
+            n[i] = min(_decide(uniform, self._tail, int(n[i])), FAR)
+        minus = (draws & np.uint64(1)).view(np.int64)
+        again = np.flatnonzero((minus > 0) & (n == 0)) if self.kind == "laplace" else np.empty(0, dtype=np.intp)
+        n ^= -minus  # with the next line: -n where the sign is minus
+        n += minus
+        return n, again
 
-            x = np.fromiter(map(NormalDist().inv_cdf, (u * 0.5).tolist()), np.float64, size) * -self.t + 0.5
+    def _guess(self, draws: NDArray[np.uint64]) -> tuple[Vector, list[int]]:
+        """The magnitudes of a block of words, and the places of those that are not certain."""
+        m = (draws >> np.uint64(1)).view(np.int64).astype(np.float64)  # rounded; decided exactly where it matters
+        u = (m + 0.5) * 2.0**-63
+        x = np.log(u) * -self.t if self.kind == "laplace" else quantiles(u) * self.t + 0.5
         with np.errstate(divide="ignore"):
             margin = self.t * (MARGIN[0] + 1 / m) + x * MARGIN[1]
         k = np.floor(x)
-        unsure = np.flatnonzero(~((x - margin >= k) & (x + margin < k + 1)))
-        n = k.astype(np.int64)
-        for i in unsure.tolist():
-            uniform = _Uniform(int(draws[i]) >> 1, 63, entropy)
-            n[i] = min(_decide(uniform, self._tail, int(n[i])), FAR)
-        negative = (draws & np.uint64(1)).astype(bool)
-        again = np.flatnonzero(negative & (n == 0)) if self.kind == "laplace" else np.empty(0, dtype=np.intp)
-        np.negative(n, out=n, where=negative)
-        return n, again
+        certain = (x - margin >= k) & (x + margin < k + 1)
+        return k, [] if certain.all() else np.flatnonzero(~certain).tolist()
 
     def _tail(self, k: int, digits: int) -> Decimal:
         """P(magnitude >= k) within 10^(8 - digits), k > 0."""
         return (_laplace_tail if self.kind == "laplace" else _gaussian_tail)(k, Fraction(self.t), digits)
+
+
+# --- the first guess ---
+
+#: Numerators and denominators of AS 241 (PPND16; M. Wichura, The percentage points of the normal distribution, 1988),
+#: highest power first: for |p - 1/2| <= 0.425, and for r = sqrt(-ln p) up to 5 and beyond.
+_MIDDLE = (
+    (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
+     1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0),
+    (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
+     5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0),
+)  # fmt: skip
+_TAIL = (
+    (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258e0,
+     3.64784832476320460504e0, 5.76949722146069140550e0, 4.63033784615654529590e0, 1.42343711074968357734e0),
+    (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
+     6.89767334985100004550e-1, 1.67638483018380384940e0, 2.05319162663775882187e0, 1.0),
+)  # fmt: skip
+_FAR_TAIL = (
+    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3, 2.65321895265761230930e-2,
+     2.96560571828504891230e-1, 1.78482653991729133580e0, 5.46378491116411436990e0, 6.65790464350110377720e0),
+    (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
+     1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0),
+)  # fmt: skip
+
+
+def quantiles(u: Vector) -> Vector:
+    """-Phi^-1(u/2) of u (k,) in (0, 1], each to about 1e-16 relative: what |N(0, 1)| passes with probability u."""
+    if u.size < FEW:
+        from statistics import NormalDist  # the same formulas, a number at a time; a Laplace process need not load it
+
+        return -np.fromiter(map(NormalDist().inv_cdf, (u * 0.5).tolist()), np.float64, u.size)
+    p = u * 0.5
+    q = 0.5 - p
+    x = _ratio_of(_MIDDLE, 0.180625 - q * q)
+    x *= q
+    outer = np.flatnonzero(q > 0.425)
+    r = np.sqrt(-np.log(p[outer]))
+    tail = _ratio_of(_TAIL, r - 1.6)
+    if r.size and r.max() > 5.0:
+        far = r > 5.0
+        tail[far] = _ratio_of(_FAR_TAIL, r[far] - 5.0)
+    x[outer] = tail
+    return x
+
+
+def _ratio_of(coefficients: tuple[tuple[float, ...], tuple[float, ...]], r: Vector) -> Vector:
+    """The quotient of two polynomials at r (k,), by Horner's rule."""
+    above, below = (_polynomial(part, r) for part in coefficients)
+    above /= below
+    return above
+
+
+def _polynomial(coefficients: tuple[float, ...], r: Vector) -> Vector:
+    total = r * coefficients[0]
+    for c in coefficients[1:-1]:
+        total += c
+        total *= r
+    total += coefficients[-1]
+    return total
 
 
 # --- deciding a coordinate exactly ---

@@ -29,6 +29,7 @@ from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.privacy.terms import Terms
 
 POOL = 32  #: the most answers for which noise is drawn ahead
+NUMBERS = 1 << 18  #: that are drawn ahead at most, but for one answer
 
 
 class Exhausted(Refused):
@@ -126,8 +127,12 @@ class Gate:
         """Draws noise for the next answers. Called after the last publish."""
         if self.lattice is None:
             return
-        given = self.state.answers
-        ahead = range(given + 1, min(given + POOL, self._terms().answers) + 1)
+        most = max(1, min(POOL, NUMBERS // max(self.width, 1)))
+        count = min(most, self._terms().answers - self.state.answers)
+        if self.alike:
+            self.noise.refill(self.lattice, self.width, count)
+            return
+        ahead = range(self.state.answers + 1, self.state.answers + count + 1)
         for lattice, answers in Counter(map(self.lattice_at, ahead)).items():
             self.noise.refill(lattice, self.width, answers)
 
@@ -141,6 +146,11 @@ class Gate:
         self.state = state
 
     # --- inside ---
+
+    @property
+    def alike(self) -> bool:
+        """Whether the noise of all answers has one grid and scale."""
+        return True
 
     def lattice_at(self, answer: int) -> Lattice:
         """The grid and scale of an answer's noise."""
@@ -215,16 +225,17 @@ class Gate:
         has expired since, for the same noise on other data would tell both. Which readings count is settled once the
         budget has been asked, so that none counts in an answer that was authorised after its time.
         """
-        subject = f"{spend!r} of data version {self.version}".encode()
-        if self.journal is not None:
+        if self.journal is None:
+            self._spend(spend)
             self._settle()
-            if (noise := self.journal.kept(self._digest(subject, question))) is not None:
-                self.state.answers += 1
-                return noise
+            return draw()
+        subject = f"{spend!r} of data version {self.version}".encode()
+        self._settle()
+        if (noise := self.journal.kept(self._digest(subject, question))) is not None:
+            self.state.answers += 1
+            return noise
         self._spend(spend)
         self._settle()
-        if self.journal is None:
-            return draw()
         return self.journal.draw(self.run, spend, self._digest(subject, question), draw, self.version)
 
     def _settle(self) -> None:

@@ -36,6 +36,7 @@ class Ledger:
 
     `node` must be the name in the file (None: any name). If there is no file, a new ledger is made. `mark` is the path
     of the mark file. `durable=False` is for ledgers that end with the run: a power cut may take what was committed.
+    `buffered` is for those that end with this object: there is no file, and `close` does nothing.
     Raises InputError if the file is no whole ledger. Every method raises LedgerFailed if the disk fails.
     """
 
@@ -46,10 +47,11 @@ class Ledger:
         mark: Path | None = None,
         *,
         durable: bool = True,
+        buffered: bool = False,
         clock: Callable[[], float] = system.boottime,
         keep: int = KEEP,
     ) -> None:
-        self.path, self.tables = path, Tables(path, durable)
+        self.path, self.tables = path, Tables(path, durable, buffered and not durable)
         try:
             self.tables.open(node)
             self.id, self.node = self.tables.id, self.tables.file.node
@@ -186,7 +188,7 @@ class Ledger:
         run: bytes,
         *,
         spends: Iterable[Spend] = (),
-        state: bytes | None = None,
+        state: bytes | Callable[[], bytes] | None = None,
         status: str | None = None,
         last: bytes | None = None,
         answers: Iterable[tuple[bytes, bytes]] = (),
@@ -195,9 +197,9 @@ class Ledger:
     ) -> None:
         """Stores everything that a step did, durably. Nothing of it may be published before this returns.
 
-        What has risen of the marks of peers goes with it. `state`: of the machine and the gate. `last`: the message to
-        repeat once the run has ended. `answers`: what the gate must repeat, as (question, answer). `version`: of the
-        data that the spends are about [that of now].
+        What has risen of the marks of peers goes with it. `state`: of the machine and the gate; a buffered ledger asks
+        for it when it writes. `last`: the message to repeat once the run has ended. `answers`: what the gate must
+        repeat, as (question, answer). `version`: of the data that the spends are about [that of now].
         """
         spends, answers = list(spends), list(answers)
         version = self.data_version if version is None else min(version, self.data_version)
@@ -206,8 +208,12 @@ class Ledger:
         if spends:
             self.spends.scopes(run, version)  # from here on nothing asks the tables until the record waits for them
         risen = self.marks.risen()
-        record = Record(run, state, status, self.spends.no + 1, spends, *when, history, risen)
+        later = state if callable(state) and logged and self.tables.buffered else None
+        now = None if later else state() if callable(state) else state
+        record = Record(run, now, status, self.spends.no + 1, spends, *when, history, risen)
         if logged and self.tables.append(record):
+            if later:
+                self.runs.states[run] = later
             self._take(record)
         else:
             self._store(record, last, answers)

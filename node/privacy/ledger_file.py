@@ -26,7 +26,7 @@ from urllib.parse import quote
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped
 from hushgrid.node import system
 from hushgrid.node.durable import sync_file, sync_folder
-from hushgrid.node.privacy.ledger_schema import FORMAT, FORMATS, create, migrate
+from hushgrid.node.privacy.ledger_schema import FORMAT, FORMATS, create, fill, migrate
 
 
 class LedgerFailed(Stopped):
@@ -242,6 +242,18 @@ class LedgerFile:
                 copy.execute("UPDATE meta SET value = 0.0 WHERE key IN ('ran', 'declared')")
                 for table in ("spend", "past"):
                     copy.execute(f"UPDATE {table} SET ran = 0.0")
+
+
+class VolatileFile(LedgerFile):
+    """The tables of a new ledger in memory. They go with this object: to close it does nothing."""
+
+    def open(self, node: str | None) -> None:
+        if node is None:
+            raise InputError(f"{self.path}: found no node's name, expected one of a ledger in memory")
+        # It stands on no machine's disk. A run may build its nodes in one thread and run them in another.
+        self.node = node
+        self.db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        fill(self.db, node)
 
 
 #: Main files that this process holds: to open one again would end SQLite's locks on it.

@@ -37,13 +37,14 @@ from msgspec import Struct
 from hushgrid.node import system
 from hushgrid.node.durable import sync_folder, write
 from hushgrid.node.peer_marks import Peer
-from hushgrid.node.privacy.ledger_file import Column, LedgerFailed, LedgerFile
+from hushgrid.node.privacy.ledger_file import Column, LedgerFailed, LedgerFile, VolatileFile
 from hushgrid.node.privacy.ledger_rows import Spend
 
 BLOCK = 4096  #: bytes; no sector of a disk is larger
 BLOCKS = 96  #: of a log whose records are small
 MOST_BLOCKS = 1024  #: of any log
 SECTORS = (512, BLOCK)  #: bytes of which a write past the system's cache may have to be a multiple
+BUFFERED = 256  #: records that wait at most where there is no log
 RECORDS = 4  #: that a log holds at least: a step that is larger goes straight to the tables
 _HEAD = struct.Struct("<II")
 _WHOSE = struct.Struct("<Q16s")
@@ -221,8 +222,10 @@ class Tables:
     fails.
     """
 
-    def __init__(self, path: Path, durable: bool) -> None:
-        self.path, self.file = path, LedgerFile(path, durable)
+    def __init__(self, path: Path, durable: bool, buffered: bool = False) -> None:
+        """`buffered`: there are no files; records wait, BUFFERED of them, before tables in memory get them."""
+        self.path, self.buffered = path, buffered
+        self.file = VolatileFile(path, durable) if buffered else LedgerFile(path, durable)
         self.parts: list[Part] = []  #: that write their share of a record
         self.waiting: list[Record] = []  #: in the log, and not in the tables
         self.id = b""  #: the ledger's
@@ -309,6 +312,10 @@ class Tables:
 
     def append(self, record: Record) -> bool:
         """Appends a record. False if it belongs into the tables. Raises LedgerFailed if the disk does not take it."""
+        if self.buffered:
+            if len(self.waiting) >= BUFFERED:
+                self.checkpoint()
+            return True
         log = self.log
         if log is None or not self.file.durable or self._torn_now:
             return False

@@ -98,6 +98,12 @@ def steps(adjacency: str, unit: str) -> int:
     return max(1, ceil(size(unit) / step))
 
 
+@lru_cache(maxsize=256)  # the answers of a run are alike
+def most_steps(adjacency: str, unit: float, records: int) -> int:
+    """The most changes of the size that `adjacency` protects that make one of the largest units counted at."""
+    return max(steps(adjacency, largest) for largest in (f"bounded-change {unit!r}", f"replace-one-record {records}"))
+
+
 class StoredRun(NamedTuple):
     """A row of `run`."""
 

@@ -69,14 +69,7 @@ def create(path: Path, node: str, durable: bool) -> None:
             system.machine.close(system.machine.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             with closing(system.machine.connect(new)) as db:
                 db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
-                db.execute("BEGIN")
-                for statement in SCHEMA.split(";"):
-                    db.execute(statement)
-                values: dict[str, object] = {"format": FORMAT, "ledger": system.machine.entropy(16), "node": node}
-                values |= {"session": 0, "data_version": 1, "ran": 0.0, "price": Price().packed()}
-                values |= {"kinds": ""}  # of questions: a device notes them (`Ledger.born_with`)
-                db.executemany("INSERT INTO meta VALUES (?, ?)", values.items())
-                db.execute("COMMIT")
+                fill(db, node)
             system.machine.replace(new, path)
         except BaseException:
             for part in parts:
@@ -84,6 +77,18 @@ def create(path: Path, node: str, durable: bool) -> None:
             raise
         if durable:
             sync_folder(path.parent)
+
+
+def fill(db: sqlite3.Connection, node: str) -> None:
+    """Makes the tables of a new ledger in an empty file, in one transaction."""
+    db.execute("BEGIN")
+    for statement in SCHEMA.split(";"):
+        db.execute(statement)
+    values: dict[str, object] = {"format": FORMAT, "ledger": system.machine.entropy(16), "node": node}
+    values |= {"session": 0, "data_version": 1, "ran": 0.0, "price": Price().packed()}
+    values |= {"kinds": ""}  # of questions: a device notes them (`Ledger.born_with`)
+    db.executemany("INSERT INTO meta VALUES (?, ?)", values.items())
+    db.execute("COMMIT")
 
 
 @contextmanager

@@ -100,8 +100,9 @@ class SystemNoise(NoiseSource):
         return n
 
     def refill(self, lattice: Lattice, size: int, answers: int) -> None:
-        ahead = self.pool.setdefault(lattice, [])
-        if len(ahead) <= answers // 2:
+        ahead = self.pool.get(lattice, [])
+        if answers > 0 and len(ahead) <= answers // 2:
+            self.pool[lattice] = ahead
             ahead.extend(lattice.sample(answers * size).reshape(answers, size))
 
 

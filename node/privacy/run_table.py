@@ -28,6 +28,7 @@ class RunTable:
 
     def __init__(self, tables: Tables, spends: SpendTable, keep: int = KEEP) -> None:
         self.tables, self.spends, self.keep = tables, spends, keep
+        self.states: dict[bytes, Callable[[], bytes]] = {}  #: of runs whose waiting records have none yet
 
     @property
     def db(self) -> sqlite3.Connection:
@@ -163,6 +164,8 @@ class RunTable:
                 next((getattr(r, name) for r in reversed(of_run) if getattr(r, name) is not None), None)
                 for name in ("state", "status")
             )
+            if run in self.states:
+                state = self.states.pop(run)()
             self.update(run, state, status, None, sum(len(record.spends) for record in of_run))
             self.add_rounds(run, {r.history[0]: r.history for r in of_run if r.history}.values())
 

@@ -24,6 +24,7 @@ from hushgrid.node.privacy.ledger_rows import (
     Spend,
     StoredSpend,
     Window,
+    most_steps,
     relation,
     size,
     steps,
@@ -332,8 +333,7 @@ class SpendTable:
     # --- the price of a mark ---
 
     def _steps(self, adjacency: str) -> int:
-        largest = f"bounded-change {self.unit!r}", f"replace-one-record {self.records}"
-        return max(steps(adjacency, unit) for unit in largest)
+        return most_steps(adjacency, self.unit, self.records)
 
     def price_after(self, costs: Iterable[Cost]) -> Price:
         price = self.price

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -44,7 +44,7 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         """The next run of this kind begins so many seconds after this one; None: by no schedule."""
         return None if self.interval is UNSET else self.interval
 
-    @property
+    @cached_property
     def nodes(self) -> list[str]:
         nodes: list[str] = self.problem.nodes
         return nodes
@@ -150,6 +150,7 @@ def scheduled_every(blob: bytes) -> float | None:
         return None
 
 
+@lru_cache(maxsize=1)  # nodes of one process are sent the same one, and a node reads it several times
 def decode_plan(blob: bytes) -> RunPlan:
     """The plan in its bytes. Raises InputError if it is not one, or contradicts itself."""
     try:

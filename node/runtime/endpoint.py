@@ -57,6 +57,7 @@ class Endpoint(ABC):
         self.name, self.topics, self.ledger, self.log = name, Topics(fleet), ledger, log
         self.session = ledger.runs.new_session()
         self.instance: wire.Instance | None = None  #: of a coordinator of devices, beside which there may be another
+        self.local = False  #: whether all its peers are in this process, and messages are handed over as they are
         self.dropped: Counter[str] = Counter()  #: messages that were dropped, by reason
         self.clock = Clock()
         self._retry, self._due = RETRY_S[0], 0.0

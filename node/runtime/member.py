@@ -343,6 +343,7 @@ class Member(Endpoint):
             shared = tuple(self.topics.all(node) for node in machine.hears)
             self._subscriptions = (*self._subscriptions[:3], *shared)
         driver = Driver(self.name, run, machine, gate, self.ledger)
+        driver.seal = wire.hand_over if self.local else wire.encode
         driver.observe = lambda driver: self.observe(driver, True) if self.observe else None
         return driver, budget_check
 

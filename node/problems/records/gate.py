@@ -288,6 +288,10 @@ class RowsGate(Gate):
 
     # --- inside ---
 
+    @property
+    def alike(self) -> bool:
+        return self._terms().growth == 1
+
     def lattice_at(self, answer: int) -> Lattice:
         first, t = super().lattice_at(answer), self._terms()
         if t.growth == 1 or answer == 1:

@@ -17,7 +17,7 @@ import numpy as np
 from hushgrid.grid_cases.case import Case, Floats, Ints
 from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.variables import Layout
-from hushgrid.grid_cases.zone.conic import Cones
+from hushgrid.grid_cases.zone.conic import Cones, Solver
 
 ROUNDING = 1e-12  #: p.u.: what is left of c_i where it was meant to cancel, of coefficients of a few thousand
 
@@ -37,7 +37,10 @@ class BranchFlow:
         self._i, self._j, self._V = ((columns[:, None] + each).ravel() for each in within)  # pairs of each period
         self._y = np.tile(np.sqrt(y2[plain]), columns.size)
         self._kept = np.flatnonzero(np.isin(self._V, paid))  #: the pairs whose cr stays
-        self._n, self.more = cones.A.shape[1], self._y.size + self._kept.size  #: rows and variables that it had, has more
+        self._n, self.more = (
+            cones.A.shape[1],
+            self._y.size + self._kept.size,
+        )  #: rows and variables that it had, has more
         self._W, self._cr = np.split(self._n + np.arange(self.more), [self._y.size])
         pair_of, self._tops = _pairs_of(cones, self._V)
         self._turned = self._y[pair_of[self._tops]]
@@ -48,16 +51,20 @@ class BranchFlow:
         A = Matrix.from_entries(shape, rows, columns, values)
         self.cones = Cones(A, b, cones.zero + self.more, cones.nonneg, cones.soc)
 
-    def objective(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
-        """The diagonal of the quadratic and the linear part, in the new variables."""
-        new = []
-        for values, power in ((P, 2), (q, 1)):
-            whole = np.concatenate([values, np.zeros(self.more)])
-            whole[self._cr] = values[self._V[self._kept]]
-            whole[self._V] = 0.0
-            whole[self._V + 1] /= self._y**power
-            new.append(whole)
-        return new[0], new[1]
+    def diagonal(self, P: Floats) -> Floats:
+        """The quadratic's diagonal in the new variables."""
+        return self._placed(P, self._y**2)
+
+    def linear(self, q: Floats) -> Floats:
+        """The linear part."""
+        return self._placed(q, self._y)
+
+    def _placed(self, values: Floats, size: Floats) -> Floats:
+        """Those of cr go to where it stays; S is si times y."""
+        placed = np.concatenate([values, np.zeros(self.more)])
+        placed[self._cr], placed[self._V] = values[self._V[self._kept]], 0.0
+        placed[self._V + 1] /= size
+        return placed
 
     def variables(self, x: Floats) -> Floats:
         """The old variables."""
@@ -99,7 +106,7 @@ class BranchFlow:
         values = values.copy()
         halves = values[a] / 2
         ends = [(rows[a], self._i[k[a]], halves), (rows[a], self._j[k[a]], halves)]
-        values[a] /= -self._y[k[a]] ** 2
+        values[a] /= -(self._y[k[a]] ** 2)
         values[b] /= self._y[k[b]]
         rows, columns, values = _summed([(rows, columns, values), *ends], m)
         pair = pair_of[rows]
@@ -127,6 +134,18 @@ class BranchFlow:
             *_entries(rows + 2, (V + 1, -1.0)),
             *_entries(rows + 3, (W, -0.5)),
         ]
+
+
+class FlowSolver:
+    """A solver of a zone's own program that solves the other one: `inside` has its cones."""
+
+    def __init__(self, flows: BranchFlow, inside: Solver) -> None:
+        self._flows, self._inside = flows, inside
+
+    def solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
+        """As `Solver.solve`."""
+        x, u = self._inside.solve(self._flows.diagonal(P), self._flows.linear(q))
+        return self._flows.variables(x), self._flows.multipliers(u)
 
 
 def _plain(case: Case, layout: Layout) -> Ints:

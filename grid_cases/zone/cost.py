@@ -26,8 +26,8 @@ from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.backends import solver
 from hushgrid.grid_cases.zone.bound import lower_bound
-from hushgrid.grid_cases.zone.branch_flow import BranchFlow
-from hushgrid.grid_cases.zone.conic import UNCHANGED, UNREFINED, Cones, multipliers
+from hushgrid.grid_cases.zone.branch_flow import BranchFlow, FlowSolver
+from hushgrid.grid_cases.zone.conic import UNREFINED, Cones, Solver, multipliers
 from hushgrid.grid_cases.zone.horizon import SNAPSHOT, Horizon
 from hushgrid.grid_cases.zone.model import ZoneModel
 from hushgrid.grid_cases.zone.periods import Periods, over_time
@@ -55,10 +55,6 @@ def stiffness(case: Case, keys: Sequence[str], joint: Mapping[str, float] | None
     kinds = {"cr": pairs, "si": pairs, "c": at_bus}
     parted = (key.partition(":") for key in keys)
     return np.array([kinds[kind][element] if kind in kinds else np.nan for kind, _, element in parted])
-
-
-def pair_stiffness(case: Case, layout: Layout) -> Floats:
-    return stiffness(case, [f"cr:{i}-{j}" for i, j in layout.pairs.tolist()])
 
 
 def joint_stiffness(case: Case, shared: Mapping[str, Sequence[str]]) -> dict[str, float]:
@@ -141,12 +137,14 @@ class CostStep:
         self._balance = np.arange(T)[:, None] * blocks[0].zero + model.zero + np.arange(rows)
         self._shared = (shared // n) * width + shared % n  #: positions in x
         self._cones = over_time(blocks, self._periods, case, layout, model.name, model.zero)
-        self._flows = BranchFlow(self._cones, case, layout, width * np.arange(T), pair_stiffness(case, layout), self._shared) if T > 1 else None
-        solved, P = self._cones, self._diagonal(1.0)
-        if self._flows:
-            solved, (P, _) = self._flows.cones, self._flows.objective(P, P)
-        changes = UNREFINED if T > 1 else UNCHANGED
-        self._solver = solver(kind, solved, P, TOLERANCE, f"zone {model.name}", changes=changes)
+        label, P = f"zone {model.name}", self._diagonal(1.0)
+        if T > 1:
+            y2 = stiffness(case, [f"cr:{i}-{j}" for i, j in layout.pairs.tolist()])
+            flows = BranchFlow(self._cones, case, layout, width * np.arange(T), y2, self._shared)
+            inside = solver(kind, flows.cones, flows.diagonal(P), TOLERANCE, label, changes=UNREFINED)
+            self._solver: Solver = FlowSolver(flows, inside)
+        else:  # its bits are on record
+            self._solver = solver(kind, self._cones, P, TOLERANCE, label)
 
     def _by_period(self, x: Floats) -> Floats:
         """(T, variables of a period): a view."""
@@ -167,7 +165,7 @@ class CostStep:
         """The step at v (m,) and rho = factor * weight. Raises StepFailed."""
         q = self._q.copy()
         q[self._shared] -= factor * self.weight * v
-        x, y = self._solve(self._diagonal(factor), q)
+        x, y = self._solver.solve(self._diagonal(factor), q)
         n, rows, hours = self.model.n, 2 * len(self.model.buses), self.horizon.hours
         each, paths = self._by_period(x), self._periods.paths(x)
         z, slack = each[:, :n], np.maximum(each[:, n : n + 2 * rows], 0.0)
@@ -182,12 +180,6 @@ class CostStep:
         unserved, spilled = (part.ravel() / self.base for part in (slack[:, :rows], slack[:, rows:]))
         price = (y[self._balance] * self.scale / (self.base * hours)).ravel()
         return Least(z.ravel(), cost, unserved, spilled, price, paths)
-
-    def _solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
-        if self._flows is None:
-            return self._solver.solve(P, q)
-        x, y = self._solver.solve(*self._flows.objective(P, q))
-        return self._flows.variables(x), self._flows.multipliers(y)
 
     def bound(self, lam: Floats) -> float:
         """At most the least of f(z) + cs <lam, z> over the zone's own limits, $; lam (m,), whatever it is.

@@ -37,10 +37,11 @@ class BranchFlow:
         self._i, self._j, self._V = ((columns[:, None] + each).ravel() for each in within)  # pairs of each period
         self._y = np.tile(np.sqrt(y2[plain]), columns.size)
         self._kept = np.flatnonzero(np.isin(self._V, paid))  #: the pairs whose cr stays
+        #: variables that there were; rows and variables that there are beside them
         self._n, self.more = (
             cones.A.shape[1],
             self._y.size + self._kept.size,
-        )  #: rows and variables that it had, has more
+        )
         self._W, self._cr = np.split(self._n + np.arange(self.more), [self._y.size])
         pair_of, self._tops = _pairs_of(cones, self._V)
         self._turned = self._y[pair_of[self._tops]]

@@ -180,4 +180,5 @@ def _summed(entries: list[Entries], m: int) -> Entries:
     """Each place once, with the sum of what stands there."""
     rows, columns, values = (np.concatenate(part) for part in zip(*entries, strict=True))
     places, which = np.unique(columns * m + rows, return_inverse=True)
-    return places % m, places // m, np.bincount(which, values, places.size)
+    sums: Floats = np.bincount(which, values, places.size).astype(np.float64, copy=False)
+    return places % m, places // m, sums

@@ -137,14 +137,18 @@ class CostStep:
         self._balance = np.arange(T)[:, None] * blocks[0].zero + model.zero + np.arange(rows)
         self._shared = (shared // n) * width + shared % n  #: positions in x
         self._cones = over_time(blocks, self._periods, case, layout, model.name, model.zero)
-        label, P = f"zone {model.name}", self._diagonal(1.0)
-        if T > 1:
-            y2 = stiffness(case, [f"cr:{i}-{j}" for i, j in layout.pairs.tolist()])
-            flows = BranchFlow(self._cones, case, layout, width * np.arange(T), y2, self._shared)
-            inside = solver(kind, flows.cones, flows.diagonal(P), TOLERANCE, label, changes=UNREFINED)
-            self._solver: Solver = FlowSolver(flows, inside)
-        else:  # its bits are on record
-            self._solver = solver(kind, self._cones, P, TOLERANCE, label)
+        self._solver = self._own_solver(kind, case, layout)
+
+    def _own_solver(self, kind: str, case: Case, layout: Layout) -> Solver:
+        """Over a horizon in other variables; of one period in its own, whose bits are on record."""
+        label, P = f"zone {self.model.name}", self._diagonal(1.0)
+        if self.horizon.periods == 1:
+            return solver(kind, self._cones, P, TOLERANCE, label)
+        y2 = stiffness(case, [f"cr:{i}-{j}" for i, j in layout.pairs.tolist()])
+        begins = self._periods.width * np.arange(self.horizon.periods)
+        flows = BranchFlow(self._cones, case, layout, begins, y2, self._shared)
+        inside = solver(kind, flows.cones, flows.diagonal(P), TOLERANCE, label, changes=UNREFINED)
+        return FlowSolver(flows, inside)
 
     def _by_period(self, x: Floats) -> Floats:
         """(T, variables of a period): a view."""

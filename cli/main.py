@@ -36,6 +36,11 @@ COMMANDS = {
         "A lower bound on epsilon from games at the gate on neighbouring data sets: it can refute a claim, "
         "never confirm one."
     ),
+    "simulate": (
+        "Run the daemons of a scenario's fleet under one seed, where messages, disks, clocks and power fail.\n"
+        "Nothing waits: a month takes minutes. What breaks a promise is shrunk, and lived again by --replay. "
+        "Exit code 1: a promise was broken."
+    ),
     "compare": "Compare finished runs: what they reached, promise and cost, and what differs.",
     "check": (
         "Check a scenario, a device's file or a coordinator's file, without a network.\n"
@@ -78,7 +83,19 @@ COMMANDS = {
 }
 #: The folder of each command: of those who type it.
 FOLDERS = {
-    "researcher": ("run", "sweep", "plan", "audit", "compare", "report", "attack", "case", "bench", "study"),
+    "researcher": (
+        "run",
+        "sweep",
+        "plan",
+        "audit",
+        "simulate",
+        "compare",
+        "report",
+        "attack",
+        "case",
+        "bench",
+        "study",
+    ),
     "owner": ("init", "check", "doctor", "node", "ledger", "budget"),
     "operator": ("status", "watch", "coordinator", "broker", "deploy", "fleet"),
 }

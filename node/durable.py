@@ -6,6 +6,11 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from hushgrid.node import system
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+_PRIVATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
 
 def write_file(
     path: Path, data: bytes, *, sync: bool = True, mode: int | None = None, group: int | None = None
@@ -17,44 +22,53 @@ def write_file(
     `group` (a number) the file has these before anybody can open it under its name.
     """
     new = path.with_name(path.name + ".new")
+    private = mode is not None or group is not None
     try:
-        if mode is not None or group is not None:
-            new.unlink(missing_ok=True)
-        with open(new, "wb", opener=None if mode is None and group is None else _private) as file:
+        if private:
+            system.machine.unlink(new)
+        file = system.machine.open(new, _PRIVATE if private else _NEW, 0o600 if private else 0o666)
+        try:
             if group is not None:
-                os.fchown(file.fileno(), -1, group)
+                os.fchown(file, -1, group)
             if mode is not None:
-                os.fchmod(file.fileno(), mode)
-            file.write(data)
-            file.flush()
+                os.fchmod(file, mode)
+            write(file, data, 0)
             if sync:
-                os.fsync(file.fileno())
-        os.replace(new, path)
+                system.machine.sync(file)
+        finally:
+            system.machine.close(file)
+        system.machine.replace(new, path)
     except OSError:
         with suppress(OSError):
-            new.unlink()
+            system.machine.unlink(new)
         raise
     if sync:
         sync_folder(path.parent)
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+def write(file: int, blob: bytes | memoryview, offset: int) -> None:
+    """Writes all of it at this place of an open file. Raises OSError if the disk fails."""
+    while blob:
+        done = system.machine.pwrite(file, blob, offset)
+        blob, offset = blob[done:], offset + done
 
 
 def sync_file(path: Path) -> None:
     """What a file holds is on the disk when this returns. Raises OSError if the disk fails."""
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
+    file = system.machine.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        system.machine.sync(file)
+    finally:
+        system.machine.close(file)
 
 
 def sync_folder(path: Path) -> None:
     """The names in a folder are on the disk when this returns. Raises OSError if the disk fails."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    folder = system.machine.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)
+        system.machine.sync(folder)
     finally:
-        os.close(folder)
+        system.machine.close(folder)
 
 
 def stamp(path: Path) -> str:

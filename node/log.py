@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 
 from hushgrid.kernels.errors import printable
+from hushgrid.node import system
 
 ERROR, WARNING, INFO = 3, 4, 6  #: priorities of syslog
 
@@ -26,7 +26,7 @@ class Log:
     def __call__(self, text: str) -> None:
         priority = WARNING if isinstance(text, Warned) else INFO
         with suppress(OSError):
-            print(f"{prefix(priority)}{self.name}: {printable(text)}", file=sys.stderr, flush=True)
+            system.machine.say(f"{prefix(priority)}{self.name}: {printable(text)}")
 
 
 def prefix(priority: int) -> str:

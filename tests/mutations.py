@@ -93,7 +93,7 @@ MUTATIONS = (
     Mutation(
         "a ledger's log that is not synced",
         "node/privacy/ledger_log.py",
-        "os.fdatasync(self._file)",
+        "system.machine.datasync(self._file)",
         "pass",
         ("node/privacy/test_ledger_log.py",),
     ),

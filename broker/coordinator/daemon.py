@@ -20,6 +20,7 @@ from hushgrid.broker.coordinator.run_records import keep, summary
 from hushgrid.broker.coordinator.status import Reporter, Views, activity
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.types import Document
+from hushgrid.node import system
 from hushgrid.node.config.coordinator import FIXED, KEPT, CoordinatorConfig, load_coordinator
 from hushgrid.node.config.files import with_fixed
 from hushgrid.node.config.planning import make_plan
@@ -133,7 +134,7 @@ class Service:
         """`public`: what `declared` has made of the configuration."""
         self.config, self.path, self.signals, self.ledger = config, path, signals, ledger
         self.unit, self.reporter, self.views = Unit(), Reporter(config), Views(_say)
-        self.began = time.time()
+        self.began = system.machine.wall()
         self._missing = ""  #: who was said not to be there
         self.wait: Callable[[], float] = lambda: inf  #: seconds until something is due that no message tells
         self._take(public)
@@ -141,7 +142,7 @@ class Service:
     def once(self) -> None:
         """One run; what has stopped it is raised. The broker must be there within REACH_S."""
         coordinator, link = self._made(None)
-        began = time.gmtime()
+        began = system.gmtime()
         try:
             if reach(link, self.signals):
                 self._coordinate(coordinator, link)
@@ -161,7 +162,7 @@ class Service:
             self._look()
             self.signals.begin = False
             coordinator, link = self._made(self._absent)
-            began = time.gmtime()
+            began = system.gmtime()
             try:
                 self._coordinate(coordinator, link)
                 if coordinator.finished:
@@ -324,7 +325,7 @@ class Scheduled(Service):
         _say(self.intervals.end(coordinator, there))
         self.reporter.interval = interval = self.intervals.last
         if interval is not None and interval.outcome != "missed":
-            until = time.time() + (validity(self.intervals.run.every_s) or 0.0)
+            until = system.machine.wall() + (validity(self.intervals.run.every_s) or 0.0)
             known: Document = {"number": interval.number, "outcome": interval.outcome, "valid_until": moment(until)}
             self.views.answered(coordinator, self.tests, known)
         self.reporter.refuses = tuple(self.intervals.refused)

@@ -14,6 +14,7 @@ import msgspec
 
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.types import Document
+from hushgrid.node import system
 from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.status import NAMED, Interval
@@ -49,6 +50,14 @@ def note(path: Path, row: dict[str, Any], most: int) -> None:
         write_file(path, "".join([_line(COLUMNS), *rows_kept]).encode())
     except (OSError, UnicodeDecodeError, csv.Error) as fault:
         raise Stopped(f"{path}: {getattr(fault, 'strerror', fault)}, expected to write how an interval ended") from None
+
+
+def numbered(path: Path) -> int:
+    """The interval of the last whole line of the table at `path`; 0: it has none."""
+    with suppress(OSError, ValueError, IndexError):
+        lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return int(lines[-1].split(",")[0])
+    return 0
 
 
 # --- the last interval, and how many have ended how ---
@@ -110,8 +119,8 @@ def prune(directory: Path, most: int) -> None:
         records = sorted(directory.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
         for path in records[: max(len(records) - most, 0)]:
             for table in directory.glob(f"{path.stem}-*.csv"):
-                table.unlink()
-            path.unlink()
+                system.machine.unlink(table)
+            system.machine.unlink(path)
     except OSError:
         return
 

@@ -25,6 +25,7 @@ from hushgrid.broker.coordinator.star import Held
 from hushgrid.broker.coordinator.warm_start import MemberState, WarmState
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import Failed, HushgridError, InputError, Refused, Suspended
+from hushgrid.kernels.types import Document
 from hushgrid.node import wire
 from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.config.planning import among
@@ -106,6 +107,7 @@ class Intervals:
         """The run in which the process ended, to be gone on with; None: there is none, or it is of another plan."""
         stored = self.ledger.runs.under_way()
         if stored is None:
+            self._cut_off()
             return None
         announced = wire.decode_state(Plan, stored.plan)
         try:
@@ -115,8 +117,22 @@ class Intervals:
         except InputError as error:
             self.log(f"run {stored.id.hex()[:8]} is given up: {error}")
             self.ledger.runs.abandon()
+            self._cut_off()
             return None
         return made
+
+    def _cut_off(self) -> None:
+        """The interval that began last has a line: its process may have ended before it had a run, or one to go on
+        with.
+        """
+        path, number = self.directory / "intervals.csv", self.schedule.number
+        if number <= max(interval_log.numbered(path), self.last.number if self.last else 0):
+            return
+        moment = interval_log.utc(self.began)
+        row: Document = dict.fromkeys(interval_log.COLUMNS, "") | {"interval": number, "ended": moment}
+        row |= {"outcome": "missed", "cause": "stopped", "reason": "the coordinator ended meanwhile"}
+        interval_log.note(path, row, self.run.keep)
+        self.last = interval_log.count(self.ledger, self.last, row | {"held": {}, "absent": [], "refused": []})
 
     def begin(self) -> Coordinator:
         """The next interval, of all members. It is remembered before anything of it is said."""

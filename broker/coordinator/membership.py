@@ -4,14 +4,13 @@ is.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, Protocol
 
 from hushgrid.kernels.errors import HushgridError, InputError, Refused, printable
 from hushgrid.kernels.machine import Malformed
-from hushgrid.node import wire
+from hushgrid.node import system, wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import StoredRun, relation
 from hushgrid.node.problems.plan import RunPlan, encode_plan
@@ -312,7 +311,7 @@ class Announcement:
 
     def renew(self, sessions: dict[str, int], now: float) -> None:
         """Another run of the plan: its id holds the members' sessions of now."""
-        self.sessions, self._nonce = sessions, os.urandom(16)
+        self.sessions, self._nonce = sessions, system.machine.entropy(16)
         self.run = wire.run_id(self.blob, self._nonce, sessions)
         self.times += 1
         first, longest = ANNOUNCE_S
@@ -358,7 +357,7 @@ class Silence:
     def __init__(self) -> None:
         self.now = 0.0  #: of the coordinator's clock, s
         self.fresh = 0.0  #: silence counts from this time on, s
-        self.wall: Callable[[], float] = time.time
+        self.wall: Callable[[], float] = system.wall
         self._last: dict[str, float] = {}
 
     def tick(self, now: float, waiting: Iterable[str]) -> None:
@@ -384,7 +383,7 @@ class Silence:
 
     def moment(self, seconds: float = 0.0) -> str:
         """The time of day, so many seconds ago."""
-        return time.strftime("%H:%M:%S", time.localtime(self.wall() - seconds))
+        return time.strftime("%H:%M:%S", system.machine.local(self.wall() - seconds))
 
     def words(self, member: str) -> str:
         """Since when a member has been silent."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.kernels.errors import Stopped
+from hushgrid.node import system
 
 
 def keep(
@@ -42,7 +42,7 @@ def keep(
         "bytes": size,
         **figures,
         "began": _utc(began),
-        "ended": _utc(time.gmtime()),
+        "ended": _utc(system.gmtime()),
     }
     stamp = time.strftime("%Y%m%dT%H%M%SZ", began)
     path = directory / f"{coordinator.plan.name}-{stamp}-{coordinator.run.hex()[:8]}.json"
@@ -68,7 +68,7 @@ def _text(record: dict[str, Any], history: list[tuple[int, float, int, int]]) ->
 def _replace(path: Path, text: str) -> None:
     temporary = path.with_suffix(".new")
     temporary.write_text(text)
-    os.replace(temporary, path)
+    system.machine.replace(temporary, path)
 
 
 def _utc(moment: time.struct_time) -> str:

@@ -8,31 +8,15 @@ way.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from math import floor
-from pathlib import Path
-from random import SystemRandom
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-DICE = SystemRandom()
+from hushgrid.node import system
+
 EARLY = 0.01  #: of a period of a day; what begins no sooner before it counts as in it: clocks differ
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
-def boot_id() -> str:
-    """Which boot of the machine this is; "" where the system does not say."""
-    try:
-        return BOOT_ID.read_text().strip()
-    except OSError:
-        return ""
-
-
-def boottime() -> float:
-    """Seconds since the machine was booted, its sleep included."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Remembered(Struct, frozen=True):
@@ -67,9 +51,9 @@ class Dated(Protocol):
 class Clocks(NamedTuple):
     """The clocks that a schedule reads, s."""
 
-    boot: Callable[[], float] = boottime
-    wall: Callable[[], float] = time.time
-    boot_id: Callable[[], str] = boot_id
+    boot: Callable[[], float] = system.boottime
+    wall: Callable[[], float] = system.wall
+    boot_id: Callable[[], str] = system.boot_id
 
     def moment(self, ago: float = 0.0) -> Moment:
         """So many seconds ago."""
@@ -101,7 +85,7 @@ class Schedule:
         jitter: float = 0.0,
         remembered: Remembered | None = None,
         clocks: Clocks | None = None,
-        share: Callable[[], float] = DICE.random,
+        share: Callable[[], float] = system.share,
     ) -> None:
         """`remembered`: by an earlier process; None: the first run is due now. `share` draws from [0, 1)."""
         self.every, self.jitter, self.clocks, self.share = every, jitter, clocks or Clocks(), share

@@ -10,17 +10,15 @@ clock meanwhile, and nothing may seem to have begun after it has ended, or to be
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, isfinite
 from typing import Any
 
 from hushgrid.broker.coordinator.base import Coordinator
-from hushgrid.broker.coordinator.schedule import boottime
 from hushgrid.kernels.errors import printable
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.types import Document
-from hushgrid.node import status, views
+from hushgrid.node import status, system, views
 from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.log import Warned
 from hushgrid.node.problems.kind import Tests
@@ -54,7 +52,7 @@ class Reporter:
 
     def __init__(self, config: CoordinatorConfig) -> None:
         self.config = config
-        self.since = boottime()  #: s of running time, as all times here
+        self.since = system.boottime()  #: s of running time, as all times here
         self.due: float | None = None  #: when the next run is due, if there is a schedule
         self.refuses: tuple[str, ...] = ()  #: the members that have refused in this interval, or the last one
         self.certificate = OwnCertificate(config.tls)  #: of its connection
@@ -68,7 +66,7 @@ class Reporter:
 
     def __call__(self, coordinator: Coordinator, link: Link, now: float | None = None) -> None:
         """At every turn of the loop: says it again if something is another now, or has been for long."""
-        now = time.monotonic() if now is None else now
+        now = system.machine.monotonic() if now is None else now
         if (now - self._at < OFTEN_S and coordinator.phase == "running") or not link.connected:
             return
         waits = tuple(coordinator.waiting) if coordinator.phase != "over" else ()
@@ -80,7 +78,7 @@ class Reporter:
         if news == self._said and not (coordinator.phase == "running" and now - self._at >= SELDOM_S):
             return
         if link.connects != (self._said or (0,))[0]:
-            self.certificate.take(time.time())
+            self.certificate.take(system.machine.wall())
         self._said, self._at = news, now
         self.publish(coordinator, link, waits_s=now - self._waited if waits else None)
 
@@ -91,7 +89,7 @@ class Reporter:
 
     def anew(self, left: float | None = None) -> None:
         """What it has said is not true any more: a run has ended, and the next one is due in so many seconds."""
-        self._said, self.due = (), None if left is None else boottime() + left
+        self._said, self.due = (), None if left is None else system.boottime() + left
 
     def publish(
         self, coordinator: Coordinator, link: Link, state: status.State | None = None, waits_s: float | None = None
@@ -102,7 +100,7 @@ class Reporter:
 
     def status(self, coordinator: Coordinator, state: status.State | None, waits_s: float | None) -> Status:
         """What is public of the coordinator."""
-        stored, now, running = coordinator.ledger.runs.last(), time.time(), boottime()
+        stored, now, running = coordinator.ledger.runs.last(), system.machine.wall(), system.boottime()
         begun = coordinator.phase in ("running", "finishing")
         zero = now - running  # when running time was 0, by the clock of now
         done = coordinator.complete(coordinator.driver.machine.state) if coordinator.driver else None
@@ -134,7 +132,7 @@ class Reporter:
     def _notice(self, coordinator: Coordinator) -> None:
         """Since when somebody has been gone: a last will says no time."""
         for name in coordinator.membership.absent:
-            self._gone.setdefault(name, boottime())
+            self._gone.setdefault(name, system.boottime())
         for name in coordinator.membership.births:
             self._gone.pop(name, None)
 
@@ -149,7 +147,7 @@ WORDS, CELL = 200, 64  #: characters of a text, and of a cell of a table
 class Views:
     """Publishes both views of a fleet's coordinator, run after run: one a second, and each run's last state at once."""
 
-    def __init__(self, log: Callable[[str], None], wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, log: Callable[[str], None], wall: Callable[[], float] = system.wall) -> None:
         self.log, self.wall = log, wall
         self._next = -inf  #: when the run may be looked at again, of time.monotonic()
         self._ended = b""  #: the run whose last state was published
@@ -164,7 +162,7 @@ class Views:
         if not link.connected:
             return
         self._notice(coordinator, link)
-        now = time.monotonic() if now is None else now
+        now = system.machine.monotonic() if now is None else now
         if self._owes:
             self._owes = False
             self._send(link, coordinator.topics.answer(), self._answer)

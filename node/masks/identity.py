@@ -30,6 +30,7 @@ from cryptography.x509.oid import NameOID
 
 from hushgrid.kernels.errors import InputError, Refused, printable
 from hushgrid.kernels.patterns.introductions import Introduction
+from hushgrid.node import system
 from hushgrid.node.schema.sections import AllowMasked, Tls
 
 WORDS = b"hushgrid masked introduction"
@@ -43,7 +44,7 @@ Clock = Callable[[], datetime]
 def now() -> datetime:
     """UTC. By a clock that cannot be read it is before every certificate."""
     try:
-        return datetime.now(UTC)
+        return datetime.fromtimestamp(system.wall(), UTC)
     except (OverflowError, OSError, ValueError):
         return datetime.min.replace(tzinfo=UTC)
 
@@ -89,10 +90,16 @@ class Identity:
 
     def save(self, cert: Path, key: Path) -> None:
         """In PEM files; the key for its owner's eyes alone."""
-        x = x509.load_der_x509_certificate(self.certificate)
-        cert.write_bytes(x.public_bytes(Encoding.PEM))
+        certificate, private = self.pem()
+        cert.write_bytes(certificate)
         key.touch(0o600)
-        key.write_bytes(self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        key.write_bytes(private)
+
+    def pem(self) -> tuple[bytes, bytes]:
+        """Certificate and key."""
+        x = x509.load_der_x509_certificate(self.certificate)
+        private: bytes = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return x.public_bytes(Encoding.PEM), private
 
     @property
     def fingerprint(self) -> str:
@@ -219,6 +226,19 @@ def made_up(nodes: Iterable[str]) -> tuple[dict[str, Identity], Trust]:
         lasting = unsigned.not_valid_before(now() - DAY).not_valid_after(now() + 3650 * DAY)
         identities[node] = Identity(lasting.sign(key, None), key)
     return identities, Trust(identity.fingerprint for identity in identities.values())
+
+
+def lasting(node: str, seed: bytes, number: int) -> Identity:
+    """An identity for a simulated device whose clock may jump by decades, the same for the same seed (32,)."""
+    key, name = (
+        ed25519.Ed25519PrivateKey.from_private_bytes(seed),
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, node)]),
+    )
+    unsigned = x509.CertificateBuilder(name, name, key.public_key(), number)
+    dated = unsigned.not_valid_before(datetime(1950, 1, 1, tzinfo=UTC)).not_valid_after(
+        datetime(9999, 1, 1, tzinfo=UTC)
+    )
+    return Identity(dated.sign(key, None), key)
 
 
 # --- certificates ---

@@ -32,6 +32,7 @@ from msgspec import Struct
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.patterns.introductions import Introduction
 from hushgrid.kernels.types import Vector
+from hushgrid.node import system
 from hushgrid.node.masks.identity import Identity, Trust, fingerprint, framed, statement
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.wire import Mark, decode_state, encode
@@ -166,7 +167,7 @@ class RunMasks:
         return msgspec.msgpack.decode(self._ledger.runs.key(self.run, self._made), type=_Own)
 
     def _made(self) -> bytes:
-        private = X25519PrivateKey.generate()
+        private = X25519PrivateKey.from_private_bytes(system.machine.entropy(32))
         key = private.public_key().public_bytes_raw()
         identity, mark = self._identity, encode(self._ledger.mark)
         signature = identity.sign(statement(self.run, self.node, key, mark))

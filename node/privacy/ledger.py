@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from hushgrid.kernels.errors import HushgridError, InputError
+from hushgrid.node import system
 from hushgrid.node.privacy import marks
 from hushgrid.node.privacy.ledger_file import LedgerFailed, unusable
 from hushgrid.node.privacy.ledger_log import Behind, Record, Round, Tables
@@ -24,7 +25,7 @@ from hushgrid.node.privacy.ledger_marks import Marks
 from hushgrid.node.privacy.ledger_rows import Counted, ReadingDays, Spend
 from hushgrid.node.privacy.marks import LaterMark, MarkFile, NoMark
 from hushgrid.node.privacy.run_table import ENDED, KEEP, OVER, RunTable
-from hushgrid.node.privacy.spend_table import ALL, Cost, SpendTable, boottime, costs_of, unpacked
+from hushgrid.node.privacy.spend_table import ALL, Cost, SpendTable, costs_of, unpacked
 from hushgrid.node.wire import Mark
 
 __all__ = ["Ledger", "LedgerFailed"]
@@ -45,7 +46,7 @@ class Ledger:
         mark: Path | None = None,
         *,
         durable: bool = True,
-        clock: Callable[[], float] = boottime,
+        clock: Callable[[], float] = system.boottime,
         keep: int = KEEP,
     ) -> None:
         self.path, self.tables = path, Tables(path, durable)
@@ -202,6 +203,8 @@ class Ledger:
         version = self.data_version if version is None else min(version, self.data_version)
         when = self.tables.now(), self.spends.running, version
         logged = last is None and not answers and status in (None, "running")
+        if spends:
+            self.spends.scopes(run, version)  # from here on nothing asks the tables until the record waits for them
         risen = self.marks.risen()
         record = Record(run, state, status, self.spends.no + 1, spends, *when, history, risen)
         if logged and self.tables.append(record):

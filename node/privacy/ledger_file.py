@@ -17,7 +17,6 @@ import fcntl
 import os
 import shutil
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped
+from hushgrid.node import system
 from hushgrid.node.durable import sync_file, sync_folder
 from hushgrid.node.privacy.ledger_schema import FORMAT, FORMATS, create, migrate
 
@@ -77,7 +77,7 @@ class LedgerFile:
         # By `mode=rw` a file that has just gone is not made anew, as an empty ledger. A simulation's members compute in
         # threads, and take turns with none: a ledger is in one thread at a time.
         uri = f"file:{quote(os.fsencode(self.path))}?mode=rw"
-        self.db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=0.5, check_same_thread=False)
+        self.db = system.machine.connect(uri, uri=True, timeout=0.5, threads=True)
         if not self.db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
             raise InputError(
                 f"{self.path}: found no ledger's tables (cut short, or copied without its -wal), expected a whole "
@@ -129,14 +129,14 @@ class LedgerFile:
         """
         copy = self.path.with_name(self.path.name + BEFORE)
         new = copy.with_name(copy.name + ".new")
-        new.unlink(missing_ok=True)
-        os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        system.machine.unlink(new)
+        system.machine.close(system.machine.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         self.db.execute("VACUUM INTO ?", (str(new),))
-        with closing(sqlite3.connect(new, isolation_level=None)) as older:
+        with closing(system.machine.connect(new)) as older:
             older.execute("DELETE FROM meta WHERE key IN ('open', 'log')")
             _without_keys(older)
         sync_file(new)
-        os.replace(new, copy)
+        system.machine.replace(new, copy)
         sync_folder(copy.parent)
 
     @property
@@ -175,7 +175,7 @@ class LedgerFile:
         """Last of all: closing any handle of a file ends SQLite's locks on it."""
         if self._lock >= 0:
             _HELD.discard(_inode(self._lock))
-            os.close(self._lock)
+            system.machine.close(self._lock)
             self._lock = -1
 
     # --- rows ---
@@ -235,7 +235,7 @@ class LedgerFile:
         """
         with self.failing():
             self.db.execute("VACUUM INTO ?", (str(path),))
-            with closing(sqlite3.connect(path, isolation_level=None)) as copy:  # it has no log, and needs none
+            with closing(system.machine.connect(path)) as copy:  # it has no log, and needs none
                 copy.execute("PRAGMA synchronous = OFF")
                 copy.execute("DELETE FROM meta WHERE key IN ('open', 'log')")
                 _without_keys(copy)
@@ -259,16 +259,16 @@ def _locked(path: Path) -> int:
     held = InputError(f"{path}: held by another process, expected one process per ledger")
     if _inode(path) in _HELD:
         raise held
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    deadline = time.monotonic() + PATIENCE_S
+    handle = system.machine.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    deadline = system.machine.monotonic() + PATIENCE_S
     while True:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.machine.lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() < deadline:
-                time.sleep(0.01)
+            if system.machine.monotonic() < deadline:
+                system.machine.sleep(0.01)
                 continue
-            os.close(handle)
+            system.machine.close(handle)
             raise held from None
         _HELD.add(_inode(handle))
         return handle
@@ -280,7 +280,7 @@ def held(path: Path) -> bool:
         return True
     with path.open("rb") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            system.machine.lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
     return False
@@ -304,12 +304,12 @@ def snapshot(path: Path, copy: Path) -> None:
     beside = copy.with_name(copy.name + "-log")
     with path.open("rb") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # a device that starts meanwhile waits for us
+            system.machine.lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)  # a device that starts now waits for us
         except BlockingIOError:
             with suppress(FileNotFoundError):
                 shutil.copyfile(path.with_name(path.name + "-log"), beside)
             uri = f"file:{quote(os.fsencode(path))}?mode=ro"
-            with closing(sqlite3.connect(uri, uri=True)) as tables, closing(sqlite3.connect(copy)) as to:
+            with closing(system.machine.connect(uri, uri=True)) as tables, closing(system.machine.connect(copy)) as to:
                 tables.backup(to)
             copy.with_name(copy.name + "-wal").touch()  # the copy has all of it
             return
@@ -339,5 +339,5 @@ def _fault(path: Path, error: Exception) -> str:
             error = why
         finally:
             with suppress(OSError):
-                probe.unlink()
+                system.machine.unlink(probe)
     return getattr(error, "strerror", None) or str(error)

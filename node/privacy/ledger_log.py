@@ -34,7 +34,8 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from hushgrid.node.durable import sync_folder
+from hushgrid.node import system
+from hushgrid.node.durable import sync_folder, write
 from hushgrid.node.peer_marks import Peer
 from hushgrid.node.privacy.ledger_file import Column, LedgerFailed, LedgerFile
 from hushgrid.node.privacy.ledger_rows import Spend
@@ -99,16 +100,16 @@ class LedgerLog:
     def create(self) -> None:
         """Makes the file, full of zeros, or empties the one that is there; it and its name are on the disk then."""
         self.close()
-        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = system.machine.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self.blocks = max(BLOCKS, min(self.wants, MOST_BLOCKS))
-            os.ftruncate(file, self.blocks * BLOCK)
-            _write(file, bytes(self.blocks * BLOCK), 0)
+            system.machine.truncate(file, self.blocks * BLOCK)
+            write(file, bytes(self.blocks * BLOCK), 0)
             if self.sync:
-                os.fsync(file)
+                system.machine.sync(file)
                 sync_folder(self.path.parent)
         except BaseException:
-            os.close(file)
+            system.machine.close(file)
             raise
         self._file, self._next = file, 0
         self._buffer = memoryview(mmap.mmap(-1, self.blocks // RECORDS * BLOCK))
@@ -121,17 +122,17 @@ class LedgerLog:
             return
         for sector in SECTORS:
             with suppress(OSError):
-                direct = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_DIRECT", 0))
+                direct = system.machine.open(self.path, os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_DIRECT", 0))
                 try:
-                    written = os.pwrite(direct, self._buffer[:sector], 0)
+                    written = system.machine.pwrite(direct, self._buffer[:sector], 0)
                 except BaseException:
-                    os.close(direct)
+                    system.machine.close(direct)
                     raise
                 if written == sector:
-                    os.close(self._file)
+                    system.machine.close(self._file)
                     self._file, self._sector = direct, sector
                     return
-                os.close(direct)
+                system.machine.close(direct)
 
     def fits(self, record: bytes) -> bool:
         """Whether a record can be appended now, without a checkpoint before it."""
@@ -147,10 +148,10 @@ class LedgerLog:
         framed = frame(record, self.ledger, seq)
         framed += bytes(-len(framed) % self._sector)
         self._buffer[: len(framed)] = framed
-        _write(self._file, self._buffer[: len(framed)], self._next * BLOCK)
+        write(self._file, self._buffer[: len(framed)], self._next * BLOCK)
         if self.sync:
             self.unsure = True
-            os.fdatasync(self._file)
+            system.machine.datasync(self._file)
             self.unsure = False
         self._next += _blocks(record)
 
@@ -160,14 +161,14 @@ class LedgerLog:
 
     def close(self) -> None:
         if self.open:
-            os.close(self._file)
+            system.machine.close(self._file)
             self._file = -1
 
     def remove(self) -> None:
         """The end of the log: the tables have all of it, durably, and say that there is none."""
         self.close()
         with suppress(OSError):
-            self.path.unlink(missing_ok=True)
+            system.machine.unlink(self.path)
 
 
 def encoded(record: Record) -> bytes:
@@ -201,12 +202,6 @@ def records(blob: bytes, ledger: bytes, applied: int) -> list[Record]:
 
 def _blocks(record: bytes) -> int:
     return -(-(_HEAD.size + _WHOSE.size + len(record)) // BLOCK)
-
-
-def _write(file: int, blob: bytes | memoryview, offset: int) -> None:
-    while blob:
-        done = os.pwrite(file, blob, offset)
-        blob, offset = blob[done:], offset + done
 
 
 #: By accepting that the tables lack what the log had, its owner begins a new branch: no record of the old one is its
@@ -296,7 +291,7 @@ class Tables:
     @staticmethod
     def now() -> str:
         """UTC, for the rows."""
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", system.gmtime())
 
     # --- the log ---
 

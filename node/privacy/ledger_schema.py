@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.node import system
 from hushgrid.node.durable import sync_folder
 from hushgrid.node.privacy.ledger_rows import Counted, steps
 from hushgrid.node.privacy.marks import Price
@@ -64,22 +65,22 @@ def create(path: Path, node: str, durable: bool) -> None:
         parts = (new, new.with_name(new.name + "-journal"))
         try:
             for part in parts:  # of an attempt that was cut short
-                part.unlink(missing_ok=True)
-            os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            with closing(sqlite3.connect(new, isolation_level=None)) as db:
+                system.machine.unlink(part)
+            system.machine.close(system.machine.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            with closing(system.machine.connect(new)) as db:
                 db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
                 db.execute("BEGIN")
                 for statement in SCHEMA.split(";"):
                     db.execute(statement)
-                values: dict[str, object] = {"format": FORMAT, "ledger": os.urandom(16), "node": node}
+                values: dict[str, object] = {"format": FORMAT, "ledger": system.machine.entropy(16), "node": node}
                 values |= {"session": 0, "data_version": 1, "ran": 0.0, "price": Price().packed()}
                 values |= {"kinds": ""}  # of questions: a device notes them (`Ledger.born_with`)
                 db.executemany("INSERT INTO meta VALUES (?, ?)", values.items())
                 db.execute("COMMIT")
-            os.replace(new, path)
+            system.machine.replace(new, path)
         except BaseException:
             for part in parts:
-                part.unlink(missing_ok=True)
+                system.machine.unlink(part)
             raise
         if durable:
             sync_folder(path.parent)
@@ -88,12 +89,12 @@ def create(path: Path, node: str, durable: bool) -> None:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """No other process makes a ledger in this folder meanwhile: two first starts must not make two of one name."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    handle = system.machine.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        system.machine.lock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)
+        system.machine.close(handle)
 
 
 def migrate(db: sqlite3.Connection) -> None:

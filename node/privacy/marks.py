@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from hushgrid.node import system
 from hushgrid.node.durable import write_file
 from hushgrid.node.peer_marks import LARGEST as LARGEST
 from hushgrid.node.peer_marks import MOST_LOST as MOST_LOST
@@ -151,7 +152,7 @@ class MarkFile:
         try:
             named, held = os.stat(self.path), os.fstat(self._file)
             same = (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
-            return same and os.pread(self._file, 2 * SLOT + 1, 0) == self._slots
+            return same and system.machine.pread(self._file, 2 * SLOT + 1, 0) == self._slots
         except OSError:
             return False
 
@@ -162,10 +163,10 @@ class MarkFile:
             self.close()
             other = bytes(SLOT)
             write_file(self.path, slot + other if offset == 0 else other + slot, sync=self.sync)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-            self._slots = os.pread(self._file, 2 * SLOT, 0)
+            self._file = system.machine.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            self._slots = system.machine.pread(self._file, 2 * SLOT, 0)
             return
-        if os.pwrite(self._file, slot, offset) < SLOT:
+        if system.machine.pwrite(self._file, slot, offset) < SLOT:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._slots = self._slots[:offset] + slot + self._slots[offset + SLOT :]
 
@@ -174,6 +175,6 @@ class MarkFile:
         if self._file >= 0:
             with suppress(OSError):
                 if self.sync:
-                    os.fdatasync(self._file)
-            os.close(self._file)
+                    system.machine.datasync(self._file)
+            system.machine.close(self._file)
             self._file = -1

@@ -22,6 +22,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hushgrid.node import system
 from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
 from hushgrid.node.privacy.ledger_rows import Spend
 
@@ -54,7 +55,7 @@ class NoiseJournal:
         self._end = 0  #: byte at which the next note is written
         self._kept: dict[bytes, Noise] = {}  #: question: noise, of answers that were paid for and never used
         with self._writing():
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = system.machine.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             notes = self._read()
             unpaid = [note for note in notes if not note.paid]
             if unpaid:  # all of one step
@@ -88,15 +89,15 @@ class NoiseJournal:
     def close(self) -> None:
         """An orderly end: what was drawn is committed, so the file is removed."""
         with suppress(OSError):
-            os.close(self._file)
-            self.path.unlink(missing_ok=True)
+            system.machine.close(self._file)
+            system.machine.unlink(self.path)
 
     def _restart(self) -> None:
         self._no, self._end = self.ledger.spends.answered, 0
 
     def _read(self) -> list[Entry]:
         """The notes that are valid now. A note that breaks off was never used: its process died while writing it."""
-        blob = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        blob = system.machine.pread(self._file, os.fstat(self._file).st_size, 0)
         notes: list[Entry] = []
         while True:
             size, check = (int.from_bytes(blob[self._end + k : self._end + k + 4], "little") for k in (0, 4))
@@ -113,7 +114,7 @@ class NoiseJournal:
         """Appends a note. If the write is cut short, the others stay whole. Raises OSError if the disk is full."""
         body = msgspec.msgpack.encode(note)
         blob = len(body).to_bytes(4, "little") + zlib.crc32(body).to_bytes(4, "little") + body
-        if os.pwrite(self._file, blob, self._end) < len(blob):
+        if system.machine.pwrite(self._file, blob, self._end) < len(blob):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._end += len(blob)
 

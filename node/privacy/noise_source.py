@@ -9,7 +9,6 @@ bits in every process, and are private only from those that do not know the seed
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from typing import Literal
 
@@ -19,6 +18,7 @@ from hushgrid.kernels.privacy.noise import Kind, Lattice, simulated
 from hushgrid.kernels.privacy.perturbation import Perturbation, spherical
 from hushgrid.kernels.randomness import Entropy, counter_generator
 from hushgrid.kernels.types import Index, Vector
+from hushgrid.node import system
 
 #: What random numbers are for. Each purpose has its own stream, so that two answers never get the same noise.
 Purpose = Literal["answer", "minimizer", "published", "draws"]
@@ -86,7 +86,7 @@ class SystemNoise(NoiseSource):
         self.pool: dict[Lattice, list[Index]] = {}  #: noise of later answers, each (size,) in grid steps
 
     def entropy(self, purpose: Purpose, number: int) -> Entropy:
-        return os.urandom
+        return system.machine.entropy
 
     def generator(self, purpose: Purpose, number: int) -> np.random.Generator:
         return np.random.default_rng()
@@ -122,4 +122,5 @@ class SeededNoise(NoiseSource):
 
 def noise_source(seed: int | None, node: str) -> NoiseSource:
     """The seeded noise of a node if there is a seed, else noise from the operating system's entropy."""
+    seed = system.machine.seed if seed is None else seed
     return SystemNoise() if seed is None else SeededNoise(seed, node)

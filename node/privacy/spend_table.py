@@ -7,7 +7,6 @@ and for each run whose rows are kept. The rows of old runs are condensed to sums
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ import msgspec
 
 from hushgrid.kernels.privacy.accounting import UNIT, Totals, rounded_up
 from hushgrid.kernels.ranges import MOST_MASKED
+from hushgrid.node import system
 from hushgrid.node.privacy.ledger_log import Record, Tables
 from hushgrid.node.privacy.ledger_rows import (
     DAY,
@@ -40,11 +40,6 @@ Scope = str | bytes
 Sums = dict[tuple[Scope, str], Counted]  #: by scope and adjacency
 
 
-def boottime() -> float:
-    """Seconds since this machine was started, those in which it slept among them. No setting of a clock changes it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 class Cost(NamedTuple):
     """What decides the cost of one row."""
 
@@ -58,7 +53,7 @@ class Cost(NamedTuple):
 class SpendTable:
     """The part of a ledger that is about spends. `clock` counts seconds; only its differences matter."""
 
-    def __init__(self, tables: Tables, clock: Callable[[], float] = boottime) -> None:
+    def __init__(self, tables: Tables, clock: Callable[[], float] = system.boottime) -> None:
         self.tables, self._clock = tables, clock
         self._window: Window | None = None
         self.load()
@@ -159,8 +154,7 @@ class SpendTable:
         """A record is durable, though the tables do not have it yet: what is kept in memory follows."""
         costs = costs_of(record.spends)
         price = self.price_after(costs)
-        # may bring into the tables what waits
-        scopes = (*self._scopes(record.run, record.version), *self._day_scopes(record.version)) if costs else ()
+        scopes = self.scopes(record.run, record.version) if costs else ()
         if not self.tables.waiting:
             self._changed = set()
         for kind, value, mu2, adjacency, honest in costs:
@@ -177,6 +171,12 @@ class SpendTable:
             self.insert(record.run, record.no, record.spends, (record.at, record.ran, record.version))
         self.write_sums({key: self._sums[key] for key in self._changed if key in self._sums}, self.price)
         self.tables.set(ran=self._ran)
+
+    def scopes(self, run: bytes | None, version: int) -> tuple[Scope, ...]:
+        """All scopes that an answer of this run, about this version of the data, counts in. May bring into the tables
+        what waits, so it is asked before a record goes into the log: the log begins anew then.
+        """
+        return (*self._scopes(run, version), *self._day_scopes(version))
 
     def _scopes(self, run: bytes | None, version: int) -> tuple[Scope, ...]:
         """The scopes that a row of this run, about this version of the data, counts in."""

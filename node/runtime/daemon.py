@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.node import system
 from hushgrid.node.config.brokers import check_brokers
 from hushgrid.node.config.device import FIXED, DeviceConfig, load_device
 from hushgrid.node.config.files import with_fixed
@@ -68,7 +68,7 @@ class Service:
                 self._reload()
             if ends_of(self.data_source, self.publisher) != self.ends:
                 return True
-        if (asked or time.time() >= self.certificate.looks_at) and self._renewed():
+        if (asked or system.machine.wall() >= self.certificate.looks_at) and self._renewed():
             return True
         if not self._greeted and self.link.connects:
             self._greeted = True
@@ -103,7 +103,7 @@ class Service:
         come.
         """
         try:
-            if not self.link.connected or not self.certificate.replaced(time.time()):
+            if not self.link.connected or not self.certificate.replaced(system.machine.wall()):
                 return False
         except InputError as error:
             self.member.log(Warned(f"its certificate stays as it was: {error}"))

@@ -9,18 +9,20 @@ from __future__ import annotations
 import os
 import select
 import socket
-import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from hushgrid.kernels.errors import printable
+from hushgrid.node import system
 from hushgrid.node.log import Warned
 from hushgrid.node.runtime.endpoint import LINE, Endpoint
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import notify
 from hushgrid.node.runtime.wakeup import Wakeup
+from hushgrid.node.system import Poller
 from hushgrid.node.transport.link import KEEPALIVE_S, Link, Message, Party
 from hushgrid.node.transport.schemes import link_to
 
@@ -77,10 +79,10 @@ def serve_all(
     stop: Callable[[], bool] = signals.__bool__ if isinstance(signals, Signals) else signals
     watchdog = float(os.environ.get("WATCHDOG_USEC", 0)) / 3e6 or inf
     fed = 0.0
-    with select.epoll() as poller, Wakeup() as wakeup:
+    with closing(system.machine.poller()) as poller, Wakeup() as wakeup:
         poller.register(wakeup.fd, select.EPOLLIN)
         loop = _Loop([_Connection(endpoint, link, no) for no, (endpoint, link) in enumerate(pairs)], poller, wakeup)
-        now = time.monotonic()
+        now = system.machine.monotonic()
         while not until() and not stop():
             now = loop.turn(min(now + wait(), fed + watchdog))
             if now - fed >= watchdog:
@@ -163,21 +165,21 @@ class _Connection:
 
     def _answer(self, messages: list[Message]) -> None:
         link, endpoint = self.link, self.endpoint
-        now = time.monotonic()
+        now = system.machine.monotonic()
         if now - self.ticked > POLL_S:  # it has slept: it learns the time first
             self._tell(now)
-        began = time.monotonic()
+        began = system.machine.monotonic()
         for message in messages:
             # An empty one says nothing: what was retained is cleared, or somebody tries whether a topic is allowed.
             link.send(endpoint.on_message(message.topic, message.payload) if message.payload else [])
         self.unrested += len(messages)
         endpoint.idle()
-        endpoint.clock.worked(time.monotonic() - began)
+        endpoint.clock.worked(system.machine.monotonic() - began)
 
     def on_idle(self) -> None:
         """What may wait for a moment."""
         link, endpoint = self.link, self.endpoint
-        now = time.monotonic()
+        now = system.machine.monotonic()
         self._tell(now)
         endpoint.idle()
         for topic, reason in link.refused[self.refused :]:
@@ -193,7 +195,7 @@ class _Connection:
         self.ticked, self.unrested, self.life = now, 0, link.connects
         if publications := endpoint.on_tick(endpoint.clock.time_at(now, hears)):
             link.send(publications)
-            endpoint.clock.worked(time.monotonic() - now)
+            endpoint.clock.worked(system.machine.monotonic() - now)
 
     def _next(self, now: float) -> float:
         """When the endpoint must be told the time again. Its clock stands still while the broker cannot be heard."""
@@ -207,7 +209,7 @@ class _Connection:
 class _Loop:
     """Whoever has a message goes first, then whoever is due by the clock."""
 
-    def __init__(self, connections: list[_Connection], poller: select.epoll, wakeup: Wakeup) -> None:
+    def __init__(self, connections: list[_Connection], poller: Poller, wakeup: Wakeup) -> None:
         self.connections, self.poller, self.wakeup = connections, poller, wakeup
         self.by_fd: dict[int, _Connection] = {}  # by file descriptor
         self.heap = [
@@ -216,8 +218,8 @@ class _Loop:
 
     def turn(self, longest: float) -> float:
         """Wait until something is due, at most until `longest` of time.monotonic(), and do it. Returns the time."""
-        first = self.heap[0][0] if self.heap else time.monotonic() + LONGEST_S
-        wait = min(first, longest) - time.monotonic()
+        first = self.heap[0][0] if self.heap else system.machine.monotonic() + LONGEST_S
+        wait = min(first, longest) - system.machine.monotonic()
         for fd, _ in self.poller.poll(max(0.0, wait)):
             if fd == self.wakeup.fd:
                 self.wakeup.clear()
@@ -225,7 +227,7 @@ class _Loop:
                 connection = self.by_fd[fd]
                 connection.on_readable(True)
                 self._follow(connection)
-        now = time.monotonic()
+        now = system.machine.monotonic()
         while self.heap and self.heap[0][0] <= now:
             due, no = heappop(self.heap)
             connection = self.connections[no]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from math import inf
 
@@ -10,12 +9,11 @@ import msgspec
 from msgspec import Struct
 
 from hushgrid.kernels.errors import HushgridError
-from hushgrid.node import status
+from hushgrid.node import status, system
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
 from hushgrid.node.privacy.ledger_rows import StoredRun
 from hushgrid.node.privacy.renewal import BudgetStatus, budget_status
-from hushgrid.node.privacy.spend_table import boottime
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.status import Status
@@ -40,7 +38,7 @@ class Reporter:
 
     def __init__(self, config: DeviceConfig, member: Member, link: Link) -> None:
         self.config, self.member, self.link = config, member, link
-        self.since = boottime()  #: s of running time: its clock may be set later, as after a boot in 1970
+        self.since = system.boottime()  #: s of running time: its clock may be set later, as after a boot in 1970
         self.certificate = OwnCertificate(None)  #: of the link
         self._said: tuple[object, ...] = ()
         self._refusals = 0  #: of this session
@@ -52,13 +50,13 @@ class Reporter:
         member, link = self.member, self.link
         if member.refusals != self._refusals:
             self._refusals = member.refusals
-            self._refusal, self._kept = Refusal(member.refusal, time.time()), False
-        if not self._kept and boottime() >= self._keep_at:
+            self._refusal, self._kept = Refusal(member.refusal, system.machine.wall()), False
+        if not self._kept and system.boottime() >= self._keep_at:
             self._keep()
         now = (link.connects, member.driver, member.ended, member.over, member.budget)
         if now != self._said and link.connected:
             if now[0] != (self._said or (0,))[0]:
-                self.certificate.take(time.time())
+                self.certificate.take(system.machine.wall())
             self._said = now
             self.publish()
 
@@ -71,14 +69,14 @@ class Reporter:
 
     def _keep(self) -> None:
         """Remembers the last refusal over restarts; what a disk that fails loses is a line for whoever watches."""
-        self._kept, self._keep_at = True, boottime() + KEEP_S
+        self._kept, self._keep_at = True, system.boottime() + KEEP_S
         with suppress(LedgerFailed):
             self.member.ledger.keep_note(REFUSAL, msgspec.json.encode(self._refusal))
 
     def status(self, state: status.State | None = None) -> Status:
         """What is public of the device."""
         member, ledger = self.member, self.member.ledger
-        stored, now = ledger.runs.last(), time.time()
+        stored, now = ledger.runs.last(), system.machine.wall()
         expiring = member.device.until is not None
         limits = member.budget or self.config.budget
         budget = budget_status(ledger, limits, expiring=expiring)
@@ -88,7 +86,7 @@ class Reporter:
             version=RUNNING,
             wire=WIRE,
             session=member.session,
-            since=status.moment(now - (boottime() - self.since)),
+            since=status.moment(now - (system.boottime() - self.since)),
             at=status.moment(now),
             state=state or ("running" if member.driver else "idle"),
             run=stored.id.hex() if stored else "",

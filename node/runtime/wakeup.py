@@ -8,6 +8,8 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from hushgrid.node import system
+
 
 class Wakeup:
     """While it is entered, each signal that has a handler makes `fd` readable, so that no sleep outlasts a signal.
@@ -21,7 +23,7 @@ class Wakeup:
         self._before: int | None = None
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
+        if system.machine.real and threading.current_thread() is threading.main_thread():
             self._before = signal.set_wakeup_fd(self._written, warn_on_full_buffer=False)
         return self
 

@@ -10,7 +10,6 @@ and a public one stands in for it then (docs/gate.md, windows).
 from __future__ import annotations
 
 import hashlib
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.node import system
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.durable import stamp
 from hushgrid.node.log import Warned
@@ -288,7 +288,7 @@ class LiveDataSource(DataSource):
 
     def _begin(self) -> None:
         """Reads the first values. Raises Stopped if there are none yet."""
-        until, last = time.monotonic() + self.source.deadline, self.readings
+        until, last = system.machine.monotonic() + self.source.deadline, self.readings
         if self.subscriber:
             self.subscriber.wait()
         now = running(self.ledger)
@@ -302,7 +302,7 @@ class LiveDataSource(DataSource):
         self._rise(readings, now, reading)
 
     def __call__(self, affordable: bool = True, agree: Agree = lambda version: None) -> Device:
-        until = time.monotonic() + self.source.deadline
+        until = system.machine.monotonic() + self.source.deadline
         stands, began = self.store.now, running(self.ledger)
         pause, version = self.config.pause, self.ledger.data_version
         if stands is not None and began - stands.risen < pause:

@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from hushgrid.node import system
 from hushgrid.node.log import Warned
 from hushgrid.node.site.sources import KEPT
 
@@ -44,7 +44,7 @@ class ExecSink:
         except OSError as error:
             self.log(Warned(f"sink: {self.command[0]}: {error.strerror or error}"))
             return
-        self._until = time.monotonic() + LIMIT_S
+        self._until = system.machine.monotonic() + LIMIT_S
 
     @property
     def running(self) -> bool:
@@ -58,7 +58,7 @@ class ExecSink:
             return
         code = child.poll()
         if code is None:
-            if time.monotonic() < self._until:
+            if system.machine.monotonic() < self._until:
                 return
             self._kill(child)
             self.log(Warned(f"sink: {self.command[0]} was ended: it ran for more than {LIMIT_S:g} s"))

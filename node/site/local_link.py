@@ -7,10 +7,10 @@ at all.
 from __future__ import annotations
 
 import select
-import time
 from collections.abc import Callable, Sequence
 from math import inf
 
+from hushgrid.node import system
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.transport.link import Message
 from hushgrid.node.transport.mqtt import MqttLink
@@ -43,7 +43,7 @@ class LocalLink(MqttLink):
     @property
     def full(self) -> bool:
         """Whether this second's messages are taken."""
-        return self._taken > MANY and time.monotonic() < self._since + 1.0
+        return self._taken > MANY and system.machine.monotonic() < self._since + 1.0
 
     @property
     def events(self) -> int:
@@ -54,7 +54,7 @@ class LocalLink(MqttLink):
             self.due = self._since + 1.0
             return []
         messages = super().turn(ready)
-        now = time.monotonic()
+        now = system.machine.monotonic()
         if now >= self._since + 1.0:
             self._since, self._taken = now, 0
         self._taken += len(messages) + ready

@@ -6,7 +6,6 @@ timer says so. What fails here is said in the device's log and tried again; it n
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from math import ceil, inf
@@ -17,6 +16,7 @@ import msgspec
 
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.types import Vector
+from hushgrid.node import system
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.config.site import group_of
 from hushgrid.node.durable import write_file
@@ -66,7 +66,7 @@ class Publisher:
         self._resume()
         #: when the file is tried again, of time.monotonic(); 0: it is written.
         #: At a start it may say that we have stopped
-        self._due = time.monotonic() if self.now else 0.0
+        self._due = system.machine.monotonic() if self.now else 0.0
         self._last: tuple[bytes, bytes] | None = None
         self._told = ""  #: the run whose outcome came last, taken or not
         self._health: tuple[bool, str] | None = None
@@ -111,7 +111,7 @@ class Publisher:
     def tell(self, vectors: dict[str, Vector], facts: RunFacts) -> None:
         """The outcome of a run is stored: it is in force now, unless the device has not taken it. Raises OSError."""
         self._told = facts.run
-        now = time.time()
+        now = system.machine.wall()
         outcome = self.config.kind.site_outcome(self.data_source.device, vectors, facts.problem, now)
         if outcome.why:
             self.hold(outcome.why)
@@ -157,7 +157,7 @@ class Publisher:
         now = self.now
         if now is not None and not now.old and self._overdue(now):
             self._go_on(now)
-        if self._due and time.monotonic() >= self._due:
+        if self._due and system.machine.monotonic() >= self._due:
             self._write()
         if self.sinks.program:
             self.sinks.program.turn()
@@ -178,7 +178,7 @@ class Publisher:
             return HOOK_S
         waits = [LOOK_S]
         if self._due:
-            waits.append(self._due - time.monotonic())
+            waits.append(self._due - system.machine.monotonic())
         if self.remaining is not None:
             waits.append(self.remaining)
         return max(HOOK_S / 10, min(waits))
@@ -215,7 +215,7 @@ class Publisher:
         why = now.document["reason"]
         reason = why if why.startswith(NO_ANSWER) else f"{NO_ANSWER}{f': {why}' if why else ''}"
         following = now.following(reason)
-        while following and self._expired and moment(time.time()) > following.document["valid_until"]:
+        while following and self._expired and moment(system.machine.wall()) > following.document["valid_until"]:
             following = following.following(reason)
         if following is None:
             self._mark("old", reason)
@@ -249,7 +249,7 @@ class Publisher:
         except OSError as error:
             if not self._due:
                 self.log(Warned(f"sink: {file.path}: {error.strerror}, tried again"))
-            self._due = time.monotonic() + AGAIN_S
+            self._due = system.machine.monotonic() + AGAIN_S
         else:
             self._due = 0.0
 
@@ -264,9 +264,9 @@ class Publisher:
             self.now = last_standing(self.config)
         else:
             with suppress(OSError):
-                self._place.unlink()
+                system.machine.unlink(self._place)
         until = self.now.document["valid_until"] if self.now else None
-        self._expired = until is not None and moment(time.time()) > until
+        self._expired = until is not None and moment(system.machine.wall()) > until
 
 
 def _reason(last: bytes) -> str:

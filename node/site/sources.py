@@ -13,7 +13,6 @@ import os
 import stat
 import struct
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -24,6 +23,7 @@ import numpy as np
 from msgspec import Struct
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.node import system
 from hushgrid.node.problems.feed import Feed, Part, Times, Values, pack, unpack
 from hushgrid.node.schema.site import Source
 from hushgrid.node.site.forked import Worker
@@ -60,7 +60,7 @@ class Looks(NamedTuple):
     @property
     def age(self) -> float:
         """s since it was written, by the machine's clock."""
-        return max(0.0, time.time() - int(self.stamp.split()[2]) / 1e9)
+        return max(0.0, system.machine.wall() - int(self.stamp.split()[2]) / 1e9)
 
 
 class Reading(NamedTuple):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.node import system
 from hushgrid.node.problems.feed import Feed, Part, Times, document_of
 from hushgrid.node.schema.site import MqttSource
 from hushgrid.node.site.local_link import LocalEnd, LocalLink
@@ -60,7 +60,7 @@ class Subscriber(LocalEnd):
             self.wrong = str(error)
             return
         self.wrong = part.wrong
-        self._good[topic] = time.monotonic()
+        self._good[topic] = system.machine.monotonic()
         self._rows(part) if self.feed.rows else self._entries(part, retained)
 
     def _rows(self, part: Part) -> None:
@@ -79,8 +79,8 @@ class Subscriber(LocalEnd):
     def wait(self, seconds: float = START_S) -> None:
         """Before the loop runs: until every topic has given a value, or the time is over."""
         self.link.open()
-        until = time.monotonic() + seconds
-        while len(self._good) < len(self.slots) and (remaining := until - time.monotonic()) > 0:
+        until = system.machine.monotonic() + seconds
+        while len(self._good) < len(self.slots) and (remaining := until - system.machine.monotonic()) > 0:
             for message in self.link.poll(remaining):
                 self.on_message(message.topic, message.payload)
 
@@ -92,5 +92,5 @@ class Subscriber(LocalEnd):
             wrong = f"{missing}: {self.wrong or away or 'nothing has come'}, expected a value"
         else:
             wrong = self.wrong or (f"the local broker is away: {away}" if away else "")
-        age = time.monotonic() - min(self._good.values()) if self._good else 0.0
+        age = system.machine.monotonic() - min(self._good.values()) if self._good else 0.0
         return Reading(dict(self._values), age, wrong, read=self._read)

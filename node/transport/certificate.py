@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import time
 from base64 import b64decode
 from datetime import UTC, datetime
 from math import floor, inf
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.node import system
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.transport.connect import Address, tls_context
 
@@ -38,7 +38,7 @@ def days_left(path: str | Path, now: float | None = None) -> int:
     Raises InputError if it is wrong.
     """
     ends = not_after(path).timestamp()
-    return floor((ends - (time.time() if now is None else now)) / DAY_S)
+    return floor((ends - (system.machine.wall() if now is None else now)) / DAY_S)
 
 
 def not_after(path: str | Path) -> datetime:
@@ -141,7 +141,7 @@ class OwnCertificate:
         self.tls = tls
         self.number = ""  #: hexadecimal; "": there is none
         self.looks_at = inf  #: when the file is looked at again: from its last day on, s since 1970
-        self.take(time.time())
+        self.take(system.machine.wall())
 
     def take(self, now: float) -> None:
         """That of the file is in use from now on."""

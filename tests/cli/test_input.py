@@ -155,7 +155,7 @@ def test_help_is_on_stdout_and_ends_with_0(arguments, hushgrid):
     assert said.err == ""
 
 
-@pytest.mark.parametrize("later", ["simulate"])
+@pytest.mark.parametrize("later", ["standby"])
 def test_what_does_not_exist_yet_is_not_offered(later, hushgrid):
     assert hushgrid(later, "x").code == 2
     assert not re.search(f"^ {{4}}{later} ", hushgrid("--help").out, re.MULTILINE)

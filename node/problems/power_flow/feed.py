@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.node import system
 from hushgrid.node.problems.feed import Part, Readings, Slot, Times, Values, document_of, number_of, value_at
 from hushgrid.node.problems.kind import DeviceFile
 from hushgrid.node.problems.power_flow.device import Zone
@@ -171,7 +171,7 @@ class ReadingsFeed:
 
     most = 1 << 24
     rows = 0
-    clock: Callable[[], float] = staticmethod(time.time)
+    clock: Callable[[], float] = staticmethod(system.wall)
 
     def __init__(self, owner: DeviceFile, path: str) -> None:
         """Builds the zone with its public profile. Raises InputError if the device's file is wrong."""

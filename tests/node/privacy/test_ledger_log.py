@@ -173,6 +173,18 @@ def test_what_only_the_log_has_is_there_after_a_crash(ledger, tmp_path):
     again.close()
 
 
+def test_the_first_answer_of_a_run_stays_in_the_log_while_another_record_waits_before_it(ledger, tmp_path):
+    fill(ledger, 1)
+    second = b"s" * 16
+    ledger.runs.join(second, b"plan", "done")  # so that its sums are not known yet
+    ledger.commit(RUN, state=b"waits")
+    ledger.commit(second, spends=[spend(1)], state=b"first")
+    ledger.commit(second, spends=[spend(2)], state=b"written where that stood, if the log had begun anew after it")
+    again = Ledger(copied(ledger, tmp_path / "crash", log=True), "n0")
+    assert (again.spends.no, again.verify()) == (3, [])
+    again.close()
+
+
 # --- what is missing, or put back ---
 
 

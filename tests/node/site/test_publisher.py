@@ -11,11 +11,11 @@ import paho.mqtt.client as paho
 import pytest
 
 from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.node import system
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import RunFacts, SiteOutcome
 from hushgrid.node.schema.durations import validity
 from hushgrid.node.schema.site import MqttSink, Sink, SinkFile
-from hushgrid.node.site import publisher as module
 from hushgrid.node.site.publisher import Publisher
 from hushgrid.node.site.standing import last_standing, mark_stopped, standing_words
 from hushgrid.node.transport import mqtt
@@ -132,7 +132,7 @@ def test_an_answer_of_a_run_without_a_schedule_never_becomes_old(device):
 
 def test_no_setting_of_the_clock_makes_an_answer_old_while_the_device_runs(device, monkeypatch):
     device.answer()
-    monkeypatch.setattr(module.time, "time", lambda: 4e9)
+    monkeypatch.setattr(system.machine, "wall", lambda: 4e9)
     assert device.later(10)["state"] == "fresh"
 
 
@@ -144,7 +144,7 @@ def test_the_answer_in_force_survives_a_restart_and_is_old_after_a_long_absence(
     device.later(991)
     assert device.document["state"] == "old"
     device.answer("cd")
-    monkeypatch.setattr(module.time, "time", lambda: 4e9)
+    monkeypatch.setattr(system.machine, "wall", lambda: 4e9)
     device.restart()
     assert device.later(1)["state"] == "old"
 
@@ -181,8 +181,8 @@ def test_a_file_that_cannot_be_written_is_said_once_and_tried_again(tmp_path, mo
     device.path.rmdir()
     device.publisher.turn()
     assert not device.path.exists()  # not at once
-    now = module.time.monotonic()
-    monkeypatch.setattr(module.time, "monotonic", lambda: now + 11)
+    now = system.machine.monotonic()
+    monkeypatch.setattr(system.machine, "monotonic", lambda: now + 11)
     device.publisher.turn()
     assert device.document["run"] == "ab"
     assert len(device.said) == 1

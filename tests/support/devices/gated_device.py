@@ -6,11 +6,11 @@ import numpy as np
 
 from hushgrid.kernels.algorithms.ladmm import Params
 from hushgrid.kernels.privacy.accounting import grouped
+from hushgrid.node import system
 from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend, event_of, steps
 from hushgrid.node.privacy.noise_source import SystemNoise
-from hushgrid.node.privacy.spend_table import boottime
 from hushgrid.node.privacy.terms import terms
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.power_flow.device import AnswerMemory
@@ -69,7 +69,7 @@ class Device:
         data=DATA,
         noise=SystemNoise,
         mark=None,
-        clock=boottime,
+        clock=system.boottime,
     ):
         self.ledger = Ledger(directory / "n0.ledger", "n0", mark, clock=clock)
         self.cap, self.allow, self.simulated = cap, allow or Allow(), simulated

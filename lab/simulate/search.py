@@ -1,0 +1,233 @@
+"""Looks for a promise that a fleet breaks: many short lives of it, each under its own seed, and much goes wrong."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document
+from hushgrid.lab.simulate.checker import Finding, check
+from hushgrid.lab.simulate.faults import Fault, drawn
+from hushgrid.lab.simulate.fleet import Fleet
+from hushgrid.lab.simulate.manner import USUAL, Manner, dressed
+from hushgrid.lab.simulate.manner import drawn as drawn_manner
+from hushgrid.lab.simulate.simulation import QUIET, Simulation, switched_on
+from hushgrid.lab.simulate.world import World
+from hushgrid.node.wire import COORDINATOR
+
+INTERVALS = 15  #: of a life
+FAULTS = 100  #: drawn for a life; messages that are lost, late, doubled or overtaken come on top
+PATIENCE = 60  #: lives that a finding is shrunk by
+TOLD = ("fault", "kill", "cut", "card", "start", "exit", "error", "ledger", "accepted", "drawn", "spent", "defect")
+LONGEST = 30  #: events of a trace
+
+
+class Life(Struct, frozen=True):
+    """One life of a fleet, to be lived again: `--replay` reads this."""
+
+    scenario: Document
+    seed: int
+    intervals: int
+    faults: list[Fault]
+    manner: Manner = USUAL
+
+
+class Broken(Struct, frozen=True):
+    """A promise that was broken, in the shortest life that breaks it, and the last events before."""
+
+    promise: str
+    text: str
+    life: Life
+    trace: list[Document]
+
+
+class Report(Struct):
+    """What was tried, and what broke."""
+
+    lives: int = 0
+    intervals: int = 0
+    events: int = 0
+    counts: dict[str, int] = {}
+    seconds: float = 0.0
+    broken: list[Broken] = []
+
+    @property
+    def faults(self) -> int:
+        return sum(self.counts.values())
+
+
+def quiet(fleet: Fleet, seed: int, manner: Manner = USUAL) -> dict[tuple[str, str], str]:
+    """What each device leaves of an interval in which nothing goes wrong: {(device, file): digest}.
+
+    A walk at random is another one in each run: of what differs between two quiet intervals nothing is expected, and
+    nothing in a manner in which each run begins where the last one has ended, or somebody lies.
+    """
+    few = any(t.masked and t.masked.contributors < len(fleet.nodes) for t in fleet.terms.values())
+    if few or not manner.same:  # a round of few contributors is asked again of others, if one of them is silent
+        return {}
+    with place() as folder:
+        simulation = Simulation(dressed(fleet, manner), seed, folder, fed=manner.fed)
+        simulation.run(2)
+    runs = list(simulation.outcomes().values())
+    if len(runs) != 2:
+        wrong = "; ".join(map(str, check(simulation.world.history))) or f"{len(runs)} outcomes"
+        raise InputError(f"scenario: found {wrong} in two intervals without a fault, expected two answers")
+    return {key: digest for key, digest in runs[0].items() if runs[1].get(key) == digest}
+
+
+def live(fleet: Fleet, life: Life, expected: dict[tuple[str, str], str]) -> tuple[Simulation, list[Finding]]:
+    """One life, and what broke in it."""
+    with place() as folder:
+        simulation = Simulation(dressed(fleet, life.manner), life.seed, folder, life.faults, expected, life.manner.fed)
+        try:
+            simulation.run(life.intervals)
+        except RuntimeError as error:
+            simulation.world.note("defect", "", trace=str(error))
+    return simulation, check(simulation.world.history)
+
+
+def life_of(scenario: Document, fleet: Fleet, seed: int, intervals: int = INTERVALS, faults: int = FAULTS) -> Life:
+    """The life of a seed: what goes wrong in it is drawn."""
+    last = max(intervals - QUIET, 0) * fleet.every
+    world = World(seed)
+    first = switched_on(world, COORDINATOR)  # its schedule keeps that beat
+    beats = [first + fleet.every * k for k in range(max(intervals - QUIET, 0))]
+    manner = drawn_manner(world.chance("manner"), fleet)
+    chosen = drawn(world.chance("faults"), fleet.nodes, 0.0, last, faults, beats, manner.without)
+    return Life(scenario, seed, intervals, chosen, manner)
+
+
+def shrunk(fleet: Fleet, life: Life, promise: str, moment: float, patience: int = PATIENCE) -> Life:
+    """A life with as few faults as possible that breaks the same promise. `at`: when it was broken, s."""
+    expected = quiet(fleet, life.seed, life.manner)
+
+    def lived(faults: Sequence[Fault], intervals: int) -> Life:
+        return msgspec.structs.replace(life, faults=list(faults), intervals=intervals)
+
+    def breaks(faults: Sequence[Fault], intervals: int) -> bool:
+        _, findings = live(fleet, lived(faults, intervals), expected)
+        return any(finding.promise == promise for finding in findings)
+
+    before, intervals = (
+        [fault for fault in life.faults if fault.moment <= moment],
+        int(moment // fleet.every) + 1 + QUIET,
+    )
+    if intervals >= life.intervals or not breaks(before, intervals):
+        before, intervals = life.faults, life.intervals
+    return lived(fewest(before, lambda faults: breaks(faults, intervals), patience), intervals)
+
+
+def fewest(faults: list[Fault], breaks: Callable[[list[Fault]], bool], patience: int = PATIENCE) -> list[Fault]:
+    """Of these faults, which break a promise, as few as break it too: the last ones, and of those what is needed.
+
+    A. Zeller, R. Hildebrandt, 2002: ddmin. `patience`: the most lives.
+    """
+
+    def tried(fewer: list[Fault]) -> bool:
+        nonlocal patience
+        patience -= 1
+        return patience >= 0 and breaks(fewer)
+
+    size = 0
+    while size < len(faults) and not tried(faults[len(faults) - size :]):
+        size = max(2 * size, 1)
+    faults, parts = faults[max(len(faults) - size, 0) :], 2
+    while len(faults) >= 2 and patience > 0:
+        size = -(-len(faults) // parts)
+        for start in range(0, len(faults), size):
+            fewer = faults[:start] + faults[start + size :]
+            if tried(fewer):
+                faults, parts = fewer, max(parts - 1, 2)
+                break
+        else:
+            if size == 1:
+                break
+            parts = min(2 * parts, len(faults))
+    return faults
+
+
+def trace(history: list[Document], finding: Finding) -> list[Document]:
+    """The last events that matter before a promise was broken, and that one."""
+    before = [e for e in history[: finding.number] if e["e"] in TOLD]
+    return [*before[-(LONGEST - 1) :], history[finding.number]]
+
+
+def explained(fleet: Fleet, life: Life, finding: Finding, moment: float) -> Broken:
+    """The finding in its shortest life. `at`: when its promise was broken, s."""
+    short = shrunk(fleet, life, finding.promise, moment)
+    simulation, findings = live(fleet, short, quiet(fleet, short.seed, short.manner))
+    first = next((one for one in findings if one.promise == finding.promise), finding)
+    return Broken(first.promise, str(first), short, trace(simulation.world.history, first))
+
+
+def search(
+    scenario: Document, fleet: Fleet, faults: int, seed: int, *, intervals: int = INTERVALS, jobs: int | None = None
+) -> Report:
+    """Lives until so many faults have happened; it ends with the first promise that was broken."""
+    began, report, jobs = time.perf_counter(), Report(), jobs or os.cpu_count() or 1
+    _add(report, _lived(Life(scenario, seed, 2, []), fleet, quiet(fleet, seed)))
+    if report.broken:  # nothing has to go wrong for that
+        report.seconds = time.perf_counter() - began
+        return report
+    if jobs == 1:
+        while report.faults < faults and not report.broken:
+            _add(report, _tried(scenario, fleet, seed + report.lives - 1, intervals))
+    else:
+        with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
+            next_seed, under_way = seed, set[Future[_Tried]]()
+            while (report.faults < faults and not report.broken) or under_way:
+                while len(under_way) < jobs and report.faults < faults and not report.broken:
+                    under_way.add(pool.submit(_tried, scenario, fleet, next_seed, intervals))
+                    next_seed += 1
+                done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+                for future in done:
+                    _add(report, future.result())
+    report.seconds = time.perf_counter() - began
+    return report
+
+
+class _Tried(Struct):
+    intervals: int
+    events: int
+    counts: dict[str, int]
+    broken: Broken | None
+
+
+def _tried(scenario: Document, fleet: Fleet, seed: int, intervals: int) -> _Tried:
+    life = life_of(scenario, fleet, seed, intervals)
+    return _lived(life, fleet, quiet(fleet, seed, life.manner))
+
+
+def _lived(life: Life, fleet: Fleet, expected: dict[tuple[str, str], str]) -> _Tried:
+    simulation, findings = live(fleet, life, expected)
+    history = simulation.world.history
+    broken = explained(fleet, life, findings[0], history[findings[0].number]["t"]) if findings else None
+    return _Tried(life.intervals, len(history), simulation.counts, broken)
+
+
+def _add(report: Report, tried: _Tried) -> None:
+    report.lives += 1
+    report.intervals += tried.intervals
+    report.events += tried.events
+    report.counts = dict(sorted((Counter(report.counts) + Counter(tried.counts)).items()))
+    if tried.broken is not None:
+        report.broken.append(tried.broken)
+
+
+@contextmanager
+def place() -> Iterator[Path]:
+    """A folder in memory, if the machine has one."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="hushgrid-", dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)

@@ -1,0 +1,222 @@
+"""A fleet of daemons in one process and one thread, under one seed: the production code, on machines that fail."""
+
+from __future__ import annotations
+
+import csv
+import json
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import cast
+
+from hushgrid.broker.coordinator import daemon as coordinator_daemon
+from hushgrid.kernels.errors import HushgridError
+from hushgrid.lab.simulate.faults import Fault, Faults
+from hushgrid.lab.simulate.fleet import FLEET, Fleet
+from hushgrid.lab.simulate.machine import Machine, Signals
+from hushgrid.lab.simulate.network import Broker, SimulatedLink
+from hushgrid.lab.simulate.recorder import Recorder, recorded
+from hushgrid.lab.simulate.world import World
+from hushgrid.node.config.coordinator import load_coordinator
+from hushgrid.node.config.device import load_device
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.runtime import daemon as device_daemon
+from hushgrid.node.transport.link import MAKERS, Link, Party
+from hushgrid.node.wire import COORDINATOR
+
+QUIET = 3  #: intervals without faults at the end
+NOTICED_S = (30.0, 3000.0)  #: after which an owner looks at what a device says
+ACCEPT = "ledger accept"  #: what the last line of a device asks its owner for
+KEPT = 5000  #: messages that a replay chooses from
+
+
+class Simulation:
+    """A world with a fleet in it. `place`: an empty folder, best one in memory."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        seed: int,
+        place: Path,
+        faults: Sequence[Fault] = (),
+        quiet: dict[tuple[str, str], str] | None = None,
+        fed: bool = False,
+    ) -> None:
+        """quiet: what each device leaves of an interval without faults, as `outcomes` has it.
+
+        fed: each device's data file is replaced once an interval, by the same data.
+        """
+        self.quiet, self.fed = quiet, fed
+        self.fleet, self.world, self.place = fleet, World(seed), place
+        self.broker = Broker(self.world, self._heard)
+        self.machines: dict[str, Machine] = {}
+        self.recorder = Recorder(FLEET, place, self.world.note, self._refuses)
+        for name, files in fleet.files.items():
+            root = place / name
+            machine = Machine(self.world, name, root, partial(self._main, name, root))
+            machine.renamed = partial(self.recorder.outcome_written, name)
+            for file, content in files.items():
+                (root / file).write_bytes(content)
+            self.machines[name] = machine
+        self.faults = Faults(self.broker, self.machines, fleet)
+        self.faults.known = lambda name: self.recorder.known(name) if self.machines[COORDINATOR].process.alive else {}
+        self.faults.plan(faults)
+        self._owners, self._noticed = self.world.chance("owners"), set[str]()
+
+    def run(self, intervals: int) -> list[dict[str, object]]:
+        """So many intervals, the last of them without faults. Returns the history."""
+        every, world = self.fleet.every, self.world
+        with simulated(self.broker), recorded(self.recorder):
+            for machine in self.machines.values():
+                world.schedule(switched_on(world, machine.name), machine.boot)
+            for name in self.fleet.nodes:
+                self.faults.owned(name, self.fleet.configs[name])
+                for k in range(intervals if self.fed else 0):
+                    chance = world.chance(f"feed {name} {k}")
+                    world.schedule((k + float(chance.uniform(0.1, 0.9))) * every, partial(self.faults.feed, name))
+            world.schedule(max(intervals - QUIET, 0) * every, self.faults.still)
+            world.run(intervals * every)
+            self._judge(intervals)
+            for machine in self.machines.values():
+                machine.powered = False
+                machine.kill()
+        return world.history
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Faults so far, by kind."""
+        return self.faults.counts | self.broker.counts
+
+    def outcomes(self) -> dict[str, dict[tuple[str, str], str]]:
+        """{run: {(device, file): digest of what it has left}}."""
+        findings: dict[str, dict[tuple[str, str], str]] = {}
+        for e in self.world.history:
+            if e["e"] == "outcome":
+                findings.setdefault(e["run"], {})[e["who"], e["file"]] = e["digest"]
+        return findings
+
+    # --- inside ---
+
+    def _main(self, name: str, root: Path, signals: Signals) -> int:
+        """What the command line does."""
+        try:
+            if name == COORDINATOR:
+                path = root / "coordinator.yaml"
+                return coordinator_daemon.main(load_coordinator(path), str(path), signals)
+            path = root / "device.yaml"
+            return device_daemon.main(load_device(path), str(path), signals)
+        except HushgridError as error:
+            self.world.note("error", name, line=str(error).replace(str(root.parent), ""))
+            if ACCEPT in str(error):
+                self._refuses(name)
+            return error.exit_code
+        except Exception:
+            self.world.note("defect", name, trace=traceback.format_exc())
+            return 1
+
+    def _refuses(self, name: str) -> None:
+        """Its owner notices that, after a while."""
+        if name not in self._noticed:
+            self._noticed.add(name)
+            after = float(self._owners.uniform(*NOTICED_S))
+            self.world.schedule(self.world.now + after, partial(self._accepts, self.machines[name]))
+
+    def _accepts(self, machine: Machine) -> None:
+        """The owner stops the device, accepts what others remember as spent, and starts it again."""
+        machine.signal("stop")
+
+        def accepted(signals: Signals) -> int:
+            try:
+                with closing(Ledger(self._ledger(machine), machine.name, self._mark(machine))) as ledger:
+                    ledger.accept()
+                    counted = {mark.ledger.hex()[:8]: mark.no for mark in (ledger.mark, *ledger.marks.accepted())}
+                    facts = {"id": ledger.id.hex()[:8], "no": ledger.mark.no, "counted": counted}
+                    self.world.note("accepted", machine.name, **facts, rows=self.recorder.rows(ledger))
+            except HushgridError as error:  # its disk is full, perhaps: another time
+                self.world.note("error", machine.name, line=str(error).replace(str(self.place), ""))
+            return 0
+
+        def then() -> None:
+            if machine.process.alive or not machine.powered:  # it is busy, or off: another time
+                self.world.schedule(self.world.now + 60.0, lambda: self._accepts(machine))
+                return
+            self._noticed.discard(machine.name)
+            machine.once(accepted)
+            self.world.schedule(self.world.now + 5.0, machine.again)
+
+        self.world.schedule(self.world.now + 5.0, then)
+
+    @staticmethod
+    def _ledger(machine: Machine) -> Path:
+        return machine.disk.root / "state" / f"{machine.name}.ledger"
+
+    @staticmethod
+    def _mark(machine: Machine) -> Path:
+        return machine.disk.root / "mark" / f"{machine.name}.mark"
+
+    def _heard(self, source: str, topic: str, payload: bytes, retain: bool) -> None:
+        self.recorder.sent(self.machines.get(source), source, topic, payload, retain)
+        if source in self.machines and payload and any(kind in topic for kind in ("/edge/", "/all/", "/state/")):
+            received = self.faults.received
+            received.append((topic, payload, retain))
+            if len(received) > 2 * KEPT:
+                del received[:KEPT]
+
+    def _judge(self, intervals: int) -> None:
+        """What the coordinator's table lacks, and whether the last interval was answered by all."""
+        path, note = self.machines[COORDINATOR].disk.root / "state" / "intervals.csv", self.world.note
+        rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
+        numbers = [int(row["interval"]) for row in rows]
+        if numbers != list(range(1, len(rows) + 1)) and "card" not in self.counts:
+            note("unrecorded", COORDINATOR, text=f"intervals {numbers} have lines")
+        last = rows[-1] if rows else {"outcome": "none", "absent": "", "reason": ""}
+        if last["outcome"] != "answer" or last["absent"]:
+            text, refused = f"the last interval: {last['outcome']}, {last['reason']}", last.get("refused") or ""
+            note("unanswered", COORDINATOR, text=text, refused=refused.replace(",", " ").split())
+        for name, ledger in self.recorder.ledgers.items():
+            if self.machines[name].process.alive and ledger.runs.owed():
+                note("unpaid", name, text="the outcome of a run is owed after the faults have stopped")
+        if self.quiet is not None:
+            self._compare(rows, self.quiet)
+
+    def _compare(self, rows: list[dict[str, str]], quiet: dict[tuple[str, str], str]) -> None:
+        """Whether an answer of all, of whom none was lost meanwhile, is that of a quiet run.
+
+        A walk that has gone around somebody is another one, and its token has a later epoch.
+        """
+        around = {e["run"] for e in self.world.history if e["e"] == "send" and e.get("epoch")}
+        runs, outcomes = self.machines[COORDINATOR].disk.root / "state" / "runs", self.outcomes()
+        lost = {record["run"]: record["lost"] for record in (json.loads(p.read_text()) for p in runs.glob("*.json"))}
+        for row in rows:
+            if float(row["interval"]) * self.fleet.every > (self.faults.changed_at or inf):
+                break  # of other data
+            body = row["outcome"] == "answer" and not row["absent"] and not lost.get(row["run"], True)
+            if body and row["run"][:8] not in around:
+                for (name, file), digest in outcomes.get(row["run"][:8], {}).items():
+                    if digest != quiet.get((name, file), digest):
+                        text = f"interval {row['interval']}, run {row['run'][:8]}: {file} is not that of the quiet run"
+                        self.world.note("other bits", name, text=text)
+
+
+def switched_on(world: World, name: str) -> float:
+    """When a machine is switched on, s."""
+    return float(world.chance(f"start {name}").uniform(0, 2))
+
+
+@contextmanager
+def simulated(broker: Broker) -> Iterator[None]:
+    """While it is entered, every link is one to this broker."""
+    before = dict(MAKERS)
+
+    def made(url: str, party: Party) -> Link:
+        return cast(Link, SimulatedLink(broker, party))
+
+    MAKERS.update(mqtt=made, mqtts=made)
+    try:
+        yield
+    finally:
+        MAKERS.clear()
+        MAKERS.update(before)

@@ -1,0 +1,242 @@
+"""The simulation has teeth: what breaks a promise of the stack is found, by which promise, within how long.
+
+Each mutation is a patch of one method, not of a text, so that its process is this one: `tests/mutations.py` asks the
+same of the unit tests, which need no fleet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import msgspec
+import pytest
+
+from hushgrid.broker.coordinator.base import Coordinator
+from hushgrid.broker.coordinator.intervals import Intervals
+from hushgrid.lab.simulate.search import LONGEST, search
+from hushgrid.node import durable, wire
+from hushgrid.node.peer_marks import peer
+from hushgrid.node.privacy import ledger_log
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_log import LedgerLog
+from hushgrid.node.privacy.ledger_marks import Marks
+from hushgrid.node.privacy.noise_journal import NoiseJournal
+from hushgrid.node.privacy.spend_table import SpendTable
+from hushgrid.node.runtime.driver import Driver, Stored
+from hushgrid.node.runtime.outcomes import Outcomes
+from tests.support.scenarios.simulated_lives import SCENARIOS, made
+
+SECONDS = 600.0  #: within which each is found, on two cores
+MOST = 60_000  #: faults
+
+
+def birth_forgets() -> AbstractContextManager[Any]:
+    """A birth in a running phase erases the only outside memory of a ledger: the line of before, in today's words."""
+    on_presence = Coordinator._on_presence
+
+    def mutated(self: Coordinator, member: str, presence: Any) -> Any:
+        phase, out = self.phase, on_presence(self, member, presence)
+        if isinstance(presence, wire.Birth) and phase in ("running", "finishing"):
+            known = self.membership.marks.peers.get(member)
+            if known and known.ledger != presence.mark.ledger:
+                self.membership.marks._set(member, peer(presence.mark))
+        return out
+
+    return patch.object(Coordinator, "_on_presence", mutated)
+
+
+def publish_before_commit() -> AbstractContextManager[Any]:
+    commit, tick, owed = Driver._commit, Driver.tick, {}
+
+    def later(self: Driver, *step: Any) -> None:
+        if self in owed:
+            commit(self, *owed.pop(self))
+        owed[self] = step
+        if step[0].done is not None:
+            commit(self, *owed.pop(self))
+
+    def ticked(self: Driver, *more: Any) -> Any:
+        if self in owed:
+            commit(self, *owed.pop(self))
+        return tick(self, *more)
+
+    return _all(patch.object(Driver, "_commit", later), patch.object(Driver, "tick", ticked))
+
+
+def log_not_synced() -> AbstractContextManager[Any]:
+    append = LedgerLog.append
+
+    def mutated(self: LedgerLog, record: bytes, seq: int) -> None:
+        synced, self.sync = self.sync, False
+        append(self, record, seq)
+        self.sync = synced
+
+    return patch.object(LedgerLog, "append", mutated)
+
+
+def checksum_ignored() -> AbstractContextManager[Any]:
+    return patch.object(ledger_log, "zlib", SimpleNamespace(crc32=lambda blob: 1))
+
+
+def journal_not_paid() -> AbstractContextManager[Any]:
+    read = NoiseJournal._read
+    return patch.object(NoiseJournal, "_read", lambda self: [note for note in read(self) if note.paid])
+
+
+def fresh_resend() -> AbstractContextManager[Any]:
+    tick = Driver.tick
+
+    def mutated(self: Driver, *more: Any) -> Any:
+        return [(dst, _nudged(payload)) for dst, payload in tick(self, *more)]
+
+    return patch.object(Driver, "tick", mutated)
+
+
+def gate_forgets() -> AbstractContextManager[Any]:
+    restore = Driver._restore
+
+    def mutated(self: Driver, blob: bytes) -> None:
+        restore(self, msgspec.msgpack.encode(msgspec.structs.replace(wire.decode_state(Stored, blob), gate=None)))
+
+    return patch.object(Driver, "_restore", mutated)
+
+
+def mark_not_read() -> AbstractContextManager[Any]:
+    return patch.object(Marks, "outside", lambda self: [])
+
+
+def mark_before_ledger() -> AbstractContextManager[Any]:
+    commit = Ledger.commit
+
+    def mutated(self: Ledger, run: bytes, *, spends: Any = (), **more: Any) -> None:
+        spends = list(spends)
+        if spends and self.marks.file:
+            self.marks.file.write(self.marks.after(spends))
+        commit(self, run, spends=spends, **more)
+
+    return patch.object(Ledger, "commit", mutated)
+
+
+def outcome_done_before_it_is_written() -> AbstractContextManager[Any]:
+    commit = Ledger.commit
+
+    def mutated(self: Ledger, run: bytes, *, status: str | None = None, **more: Any) -> None:
+        commit(self, run, status="done" if status == "owed" else status, **more)
+
+    return patch.object(Ledger, "commit", mutated)
+
+
+def outcome_never_settled() -> AbstractContextManager[Any]:
+    return patch.object(Outcomes, "settle", lambda self, stored, remade: None)
+
+
+def interval_without_a_line() -> AbstractContextManager[Any]:
+    return patch.object(Intervals, "_cut_off", lambda self: None)
+
+
+def never_again() -> AbstractContextManager[Any]:
+    return patch.object(Driver, "tick", lambda self, older=None: [])
+
+
+def folder_not_synced() -> AbstractContextManager[Any]:
+    return _all(
+        patch.object(durable, "sync_folder", lambda path: None),
+        patch.object(ledger_log, "sync_folder", lambda path: None),
+    )
+
+
+def sums_read_after_the_record() -> AbstractContextManager[Any]:
+    """What this simulation found first: the log began anew between a record and its place among those that wait."""
+    scopes, commit = SpendTable.scopes, Ledger.commit
+
+    def late(self: Ledger, run: bytes, **more: Any) -> None:
+        with patch.object(SpendTable, "scopes", _but_the_first(scopes)):
+            commit(self, run, **more)
+
+    return patch.object(Ledger, "commit", late)
+
+
+def _but_the_first(scopes: Callable[..., Any]) -> Callable[..., Any]:
+    calls = []
+
+    def called(self: SpendTable, *which: Any) -> Any:
+        calls.append(which)
+        return scopes(self, *which) if len(calls) > 1 else ()
+
+    return called
+
+
+def _nudged(payload: bytes) -> bytes:
+    """The same message with other numbers."""
+    envelope = wire.decode_envelope(payload, 1 << 24)
+    if not isinstance(envelope.body, wire.Iterate):
+        return payload
+    names = [f for f in envelope.body.__struct_fields__ if hasattr(getattr(envelope.body, f), "dtype")]
+    more: dict[str, Any] = {name: getattr(envelope.body, name) + 1.0 for name in names}
+    return wire.encode(msgspec.structs.replace(envelope, body=msgspec.structs.replace(envelope.body, **more)))
+
+
+@contextmanager
+def _all(*patches: Any) -> Any:
+    with patches[0], patches[1]:
+        yield
+
+
+class Mutation(NamedTuple):
+    """What is broken, in which fleet it shows, and which promises of the checker may notice it first."""
+
+    breaks: Callable[[], AbstractContextManager[Any]]
+    part: str
+    fleet: str
+    promises: tuple[str, ...]
+
+
+MUTATIONS = (
+    Mutation(birth_forgets, "gathering", "star", ("marks",)),
+    Mutation(publish_before_commit, "driver", "star", ("heard",)),
+    Mutation(fresh_resend, "driver", "star", ("once",)),
+    Mutation(gate_forgets, "driver", "zones", ("bits",)),
+    Mutation(never_again, "driver", "star", ("answered",)),
+    Mutation(log_not_synced, "ledger log", "star", ("heard",)),
+    Mutation(checksum_ignored, "ledger log", "star", ("answered", "defect")),
+    Mutation(sums_read_after_the_record, "ledger log", "star", ("marks", "paid")),
+    Mutation(folder_not_synced, "durable files", "star", ("marks", "paid", "outcome")),
+    Mutation(mark_not_read, "marks", "star", ("marks",)),
+    Mutation(mark_before_ledger, "marks", "star", ("marks",)),
+    Mutation(journal_not_paid, "noise journal", "star", ("paid",)),
+    Mutation(outcome_done_before_it_is_written, "outcomes", "star", ("outcome",)),
+    Mutation(outcome_never_settled, "outcomes", "star", ("outcome",)),
+    Mutation(interval_without_a_line, "intervals", "star", ("record",)),
+)
+
+
+def findings(mutation: Mutation) -> tuple[Any, float]:
+    fleet, began = made(mutation.fleet), time.monotonic()
+    with mutation.breaks():
+        report = search(SCENARIOS[mutation.fleet], fleet, MOST, 1, jobs=2)
+    return report, time.monotonic() - began
+
+
+@pytest.mark.runs
+def test_the_birth_that_erased_the_memory_of_a_ledger_is_found_within_a_minute_with_a_short_trace():
+    report, seconds = findings(MUTATIONS[0])
+    (broken, *_) = report.broken
+    assert broken.promise == "marks"
+    assert len(broken.trace) <= LONGEST
+    assert len(broken.life.faults) <= 3
+    assert seconds < 60.0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mutation", MUTATIONS[1:], ids=lambda mutation: mutation.breaks.__name__)
+def test_each_of_these_is_found_within_ten_minutes(mutation):
+    report, seconds = findings(mutation)
+    (broken, *_) = report.broken
+    assert broken.promise in mutation.promises
+    assert len(broken.trace) <= LONGEST
+    assert seconds < SECONDS

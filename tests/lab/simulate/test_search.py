@@ -1,0 +1,117 @@
+"""What a finding is shrunk to, and what the command says."""
+
+import msgspec
+import pytest
+
+from hushgrid.cli.researcher import simulate as command
+from hushgrid.kernels.errors import InputError
+from hushgrid.lab.simulate import checker, front, search, simulation
+from hushgrid.lab.simulate.faults import Fault
+from hushgrid.lab.simulate.search import Broken, Life, fewest
+from tests.support.scenarios.simulated_lives import SCENARIOS, made
+
+FAULTS = [Fault(float(k), "kill") for k in range(100)]
+
+
+def test_a_list_is_shrunk_to_the_two_faults_that_matter():
+    lives = []
+
+    def breaks(faults):
+        lives.append(len(faults))
+        return {17.0, 62.0} <= {fault.moment for fault in faults}
+
+    assert [fault.moment for fault in fewest(FAULTS, breaks)] == [17.0, 62.0]
+    assert len(lives) <= search.PATIENCE
+
+
+def test_a_fault_just_before_is_found_at_once():
+    lives = []
+
+    def breaks(faults):
+        lives.append(faults)
+        return any(fault.moment == 98.0 for fault in faults)
+
+    assert [fault.moment for fault in fewest(FAULTS, breaks)] == [98.0]
+    assert len(lives) < 8
+
+
+def test_what_needs_no_fault_is_shrunk_to_none():
+    assert fewest(FAULTS, lambda faults: True) == []
+
+
+def test_the_patience_is_the_most_lives():
+    lives = []
+
+    def breaks(faults):
+        lives.append(faults)
+        return len(faults) > 50
+
+    assert len(fewest(FAULTS, breaks, 5)) > 50
+    assert len(lives) <= 5
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({"scenario": None}, "SCENARIO: found none, expected a scenario, or --replay FILE"),
+        ({"faults": 0}, "--faults: found 0, expected at least 1"),
+        ({"days": -1}, "--days: found -1, expected at least 1"),
+        ({"jobs": 0}, "--jobs: found 0, expected at least 1"),
+    ],
+)
+def test_what_it_cannot_do_is_one_line(keys, line):
+    arguments = {"scenario": None} | keys
+    with pytest.raises(InputError) as caught:
+        front.simulate(arguments.pop("scenario"), **arguments)
+    assert str(caught.value) == line
+
+
+def test_a_file_that_is_no_finding_is_one_line(tmp_path):
+    path = tmp_path / "finding.json"
+    with pytest.raises(InputError, match="No such file or directory, expected a file of hushgrid simulate"):
+        front.replay(path)
+    path.write_text("{}")
+    with pytest.raises(InputError, match=r"finding.json: found .*, expected a file of hushgrid simulate"):
+        front.replay(path)
+
+
+@pytest.mark.runs
+def test_a_broken_promise_is_exit_code_1_and_its_file_breaks_it_again(tmp_path, monkeypatch, capsys):
+    scenario = tmp_path / "star.yaml"
+    scenario.write_bytes(msgspec.json.encode(SCENARIOS["star"]))
+    judge = simulation.Simulation._judge
+
+    def unanswered(self, intervals):
+        judge(self, intervals)
+        if any(e["e"] == "kill" for e in self.world.history):
+            self.world.note("unanswered", checker.COORDINATOR, text="made up")
+
+    monkeypatch.setattr(simulation.Simulation, "_judge", unanswered)
+    options = _options([str(scenario), "--faults", "1", "--jobs", "1", "--out", str(tmp_path)])
+    assert command.main(options) == 1
+    (file,) = tmp_path.glob("ladmm-1-*.json")
+    assert msgspec.json.decode(file.read_bytes(), type=Broken).promise == "answered"
+    assert f"hushgrid simulate --replay {file}" in capsys.readouterr().out
+    assert command.main(_options(["--replay", str(file)])) == 1
+    assert "answered: " in capsys.readouterr().out
+
+
+def _options(words):
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    command.arguments(parser)
+    return parser.parse_args(words)
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("kind", ["zones", "star", "token"])
+def test_some_thousand_faults_break_no_promise(kind):
+    report = search.search(SCENARIOS[kind], made(kind), 1000, 1, jobs=1)
+    assert [broken.text for broken in report.broken] == []
+    assert report.faults >= 1000
+
+
+def test_a_life_is_a_whole_scenario():
+    life = Life({"name": "x"}, 1, 15, FAULTS[:2])
+    assert msgspec.json.decode(msgspec.json.encode(life), type=Life) == life

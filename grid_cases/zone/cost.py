@@ -26,7 +26,8 @@ from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.backends import solver
 from hushgrid.grid_cases.zone.bound import lower_bound
-from hushgrid.grid_cases.zone.conic import UNCHANGED, UNREFINED, Cones, multipliers
+from hushgrid.grid_cases.zone.branch_flow import BranchFlow, FlowSolver
+from hushgrid.grid_cases.zone.conic import UNREFINED, Cones, Solver, multipliers
 from hushgrid.grid_cases.zone.horizon import SNAPSHOT, Horizon
 from hushgrid.grid_cases.zone.model import ZoneModel
 from hushgrid.grid_cases.zone.periods import Periods, over_time
@@ -136,8 +137,18 @@ class CostStep:
         self._balance = np.arange(T)[:, None] * blocks[0].zero + model.zero + np.arange(rows)
         self._shared = (shared // n) * width + shared % n  #: positions in x
         self._cones = over_time(blocks, self._periods, case, layout, model.name, model.zero)
-        changes = UNREFINED if T > 1 else UNCHANGED
-        self._solver = solver(kind, self._cones, self._diagonal(1.0), TOLERANCE, f"zone {model.name}", changes=changes)
+        self._solver = self._own_solver(kind, case, layout)
+
+    def _own_solver(self, kind: str, case: Case, layout: Layout) -> Solver:
+        """Over a horizon in other variables; of one period in its own, whose bits are on record."""
+        label, P = f"zone {self.model.name}", self._diagonal(1.0)
+        if self.horizon.periods == 1:
+            return solver(kind, self._cones, P, TOLERANCE, label)
+        y2 = stiffness(case, [f"cr:{i}-{j}" for i, j in layout.pairs.tolist()])
+        begins = self._periods.width * np.arange(self.horizon.periods)
+        flows = BranchFlow(self._cones, case, layout, begins, y2, self._shared)
+        inside = solver(kind, flows.cones, flows.diagonal(P), TOLERANCE, label, changes=UNREFINED)
+        return FlowSolver(flows, inside)
 
     def _by_period(self, x: Floats) -> Floats:
         """(T, variables of a period): a view."""

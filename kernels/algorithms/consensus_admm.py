@@ -236,6 +236,7 @@ class Server(StarCentre):
             context.totals,
             context.widths,
         )
+        self.periods = context.periods
         self.flow, self.held, self.size = np.isnan(context.stiffness), context.held, context.stiffness.size
         self.free = np.isnan(context.held) if context.held.size else np.full(self.size, True)
         weight = params.weights(context.stiffness)
@@ -349,7 +350,9 @@ class Server(StarCentre):
         worth = np.abs(lam * (stacked - middle))[np.concatenate([self.free[k] for k in self.places])]
         priced = float(worth.sum()) <= PRICED * self.tolerance * max(abs(value) / self.scale, 1.0)
         s.stable_rounds = s.stable_rounds + 1 if agreed and settled and priced else 0
-        self.advance(old, stacked, middle, w, zbar, rho, common, bool(self.held.size) and agreed and not settled)
+        steep = bool(self.held.size) and agreed and not settled
+        least = s.factor if settled and self.periods > 1 else self.lowest
+        self.advance(old, stacked, middle, w, zbar, rho, common, steep, least)
         return bool(self.patience and s.stable_rounds >= self.patience)
 
     def advance(
@@ -362,10 +365,13 @@ class Server(StarCentre):
         rho: Vector,
         common: Vector,
         steep: bool,
+        least: float,
     ) -> None:
         """The next state: accelerated, plain, balanced, or what the safeguard goes back to.
 
         `steep`: the weights are to fall. With large ones the dual residual is the solver's rounding, and does not.
+        `least`: of their factor. Over a horizon they do not fall for a dual residual within its tolerance: a cost that
+        is almost flat, as of a voltage level, keeps it there, and what is left is to agree, which they would hinder.
         """
         s, t = self.state, self.state.t
         F = self.params.relaxation * (z - np.concatenate([w[k] for k in self.places]))
@@ -383,7 +389,7 @@ class Server(StarCentre):
             a, q = (1.0, MOST_AT_ONCE) if steep else (a, q)
             if a > UNBALANCED * q or q > UNBALANCED * a:
                 change = min(MOST_AT_ONCE, max(1 / MOST_AT_ONCE, a / q if q else inf))
-                factor = min(HIGHEST, max(self.lowest, s.factor * change))
+                factor = min(HIGHEST, max(least, s.factor * change))
                 if factor != s.factor:
                     centre = held_at(mean(np.split(plain, self.cuts), self.places, self.size), self.held)
                     centres = np.concatenate([centre[k] for k in self.places])

@@ -99,6 +99,7 @@ class ServerContext:
     stiffness: Vector = field(default_factory=lambda: np.zeros(0))
     scale: float = 1.0  #: what f_p is divided by in a step
     bounds: bool = False  #: whether members can tell a lower bound of their part (`Local.bound`)
+    periods: int = 1  #: of the horizon over which the members plan
     totals: int = 0  #: figures beside f_p that a member tells in each round
     widths: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  #: of each member's Closing
     #: What each member says in its birth that it exchanges, if that is not what it shares in this run.

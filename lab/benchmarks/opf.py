@@ -11,6 +11,7 @@ import os
 import secrets
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from importlib import import_module
 from importlib.util import find_spec
@@ -30,7 +31,7 @@ from hushgrid.grid_cases.ac.presence import installed
 from hushgrid.grid_cases.ac.program import Program
 from hushgrid.grid_cases.case import Floats, loads
 from hushgrid.grid_cases.zone.build import zone_models
-from hushgrid.grid_cases.zone.conic import ClarabelSolver, Cones
+from hushgrid.grid_cases.zone.conic import UNREFINED, Cones
 from hushgrid.grid_cases.zone.cost import TOLERANCE, CostStep
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.algorithms.consensus_admm import Agent, Server
@@ -222,7 +223,7 @@ def played(setup: ZoneSetup) -> Played:
                 answers[name] = agent.answer_body()
                 step = cast(LocalCost, agent.problem)._step
                 if name not in bare:
-                    bare[name] = Bare(cast(ClarabelSolver, step._solver), step._diagonal(1.0))
+                    bare[name] = Bare(step._cones, step._diagonal(1.0), UNREFINED if step.horizon.periods > 1 else {})
                     continue
                 P, q = step._diagonal(body.factor), step._q.copy()
                 q[step._shared] -= body.factor * step.weight * body.v
@@ -248,13 +249,12 @@ def played(setup: ZoneSetup) -> Played:
 class Bare:
     """A zone's step as the solvers take it, nothing around: the same cones, P and q, settings written down directly."""
 
-    def __init__(self, within: ClarabelSolver, P: Floats) -> None:
-        cones = within.cones
+    def __init__(self, cones: Cones, P: Floats, changes: Mapping[str, object]) -> None:
         settings = clarabel.DefaultSettings()
         settings.verbose, settings.presolve_enable, settings.max_threads = False, False, 1
         settings.direct_solve_method = "qdldl"
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
-        for key, value in within.changes.items():
+        for key, value in changes.items():
             setattr(settings, key, value)
         kinds = [clarabel.ZeroConeT(cones.zero)] if cones.zero else []
         kinds += [clarabel.NonnegativeConeT(cones.nonneg)] if cones.nonneg else []

@@ -48,6 +48,7 @@ def centre(plan: Plan, source: str, warm: str = "") -> ServerContext:
         stiffness=_stiffness(case, wired, plan) if cost else np.zeros(0),
         scale=cost_scale(case) if cost else 1.0,
         bounds=cost,
+        periods=T,
         totals=2 * len(TOTALS),
         widths={
             z: (T * 2 * len(one.buses), len(wired.own_keys[z]), T * 2 * len(one.buses))

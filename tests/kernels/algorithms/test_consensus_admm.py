@@ -250,6 +250,16 @@ def test_the_common_factor_is_balanced_at_every_tenth_round_and_keeps_the_multip
     assert factors[9] in (10.0, 0.1)
 
 
+@pytest.mark.parametrize(("periods", "tolerance", "falls"), [(1, 1e9, True), (2, 1e9, False), (2, 1e-6, True)])
+def test_over_a_horizon_weights_do_not_fall_for_a_dual_residual_within_its_tolerance(periods, tolerance, falls):
+    _, server, agents = star(rounds=40, rho0=1e4, memory=0)
+    server.periods, server.tolerance = periods, tolerance
+    step = server.start()
+    for _ in range(10):
+        step = exchange(server, agents, step)
+    assert (server.state.factor < 1.0) == falls
+
+
 def test_balancing_keeps_lambda():
     """rho u = rho (s - w) is the same before and after, at the plain next state."""
     _, server, agents = star(rounds=20, rho0=1e-4, memory=0)

@@ -52,7 +52,7 @@ class StarCoordinator(Coordinator):
         # What only a coordinator needs of a kind of problem stands in a file of its own, which no device reaches.
         self._kind: Any = import_module(f"{type(plan.kind).__module__.rpartition('.')[0]}.centre")
         self._source = source
-        self._over: Any = None
+        self._over: object = None
         self.centre: ServerContext = self._kind.centre(plan, source, warm)
         self.shares = {m: k.size for m, k in self.centre.position.items()}
         self._start = start if start is not None and warm_start.fits(start, self.shares) else None
@@ -96,7 +96,7 @@ class StarCoordinator(Coordinator):
         points: tuple[Point, ...] = self._kind.points(self.concluded())
         return points
 
-    def concluded(self) -> Any:
+    def concluded(self) -> object:
         """What the kind of problem makes of the last state, for all that asks; once, when the run is done."""
         assert self.driver is not None
         if self._over is None:

@@ -98,7 +98,8 @@ class _Device:
     def __init__(self) -> None:
         self.spent: dict[str, int] = defaultdict(int)  #: number of the last spend, by ledger
         self.received: dict[str, int] = defaultdict(int)  #: the highest mark that has left, by ledger
-        self.drawn: set[str] = set()  #: answers since its ledger was known to have all of them
+        self.run = ""  #: that it has joined last
+        self.drawn: set[str] = set()  #: answers of that run, or since its ledger was known to have all of them
         self.paid = 0  #: spends since then
         self.contents: dict[tuple[object, ...], str] = {}  #: digest of each message
         self.killed = self.cut = False  #: how its process has ended last
@@ -279,6 +280,8 @@ def _sent(device: _Device, event: Event, wrong: Wrong) -> None:
         device.received[ledger] = max(device.received[ledger], no)
     if len(device.drawn) > device.paid and not device.foreign:
         wrong("paid", f"{len(device.drawn)} answers were drawn, {device.paid} are paid, and {event['body']} leaves")
+    if event["body"] == "Join" and event["run"] != device.run:  # the noise of a seed is the same in each run
+        device.run, device.drawn, device.paid = event["run"], set(), 0
     if event.get("iterate") and event["seq"]:
         key = (event["run"], event["epoch"], event["seq"], event["dst"], event["body"])
         if device.contents.setdefault(key, event["iterate"]) != event["iterate"]:

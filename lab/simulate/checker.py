@@ -255,6 +255,9 @@ def _opened(device: _Device, event: Event, lied: bool, wrong: Wrong) -> None:
         wrong("marks", "the ledger refuses to spend, and nobody has put it back or replaced it")
     if not device.foreign and no < device.received[ledger]:
         wrong("marks", f"the ledger begins at {no}, and {device.received[ledger]} was heard of it")
+    through = device.covered.get(ledger, set())
+    if device.foreign and all(n <= no if one == ledger else one in through for one, n in device.remembered.items()):
+        device.foreign, device.received[ledger] = "", no  # it lacks nothing that anybody remembers
     if device.foreign or device.cut:  # a power cut may take the note of what is drawn
         device.drawn, device.paid = set(), 0
     device.paid += max(no - device.spent[ledger], 0)  # committed as its process died, or paid for what was noted

@@ -255,7 +255,7 @@ def _memory(run: Started) -> tuple[str, Transcript]:
             )
 
         members = [build(name) for name in run.members]
-        hub = MemoryBroker(members, build, scenario.run.faults, eavesdropper, setup.threads)
+        hub = MemoryBroker(members, build, scenario.run.faults, eavesdropper, setup.threads, encoded=False)
         run.progress.phase(f"{scenario.name}: {len(setup.plan.nodes)} nodes in this process")
 
         def centre() -> Coordinator:

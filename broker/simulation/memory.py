@@ -35,7 +35,8 @@ class Delivery(NamedTuple):
 class MemoryBroker:
     """Routes between endpoints by topic. `rebuild(name)` starts a crashed endpoint again from its store.
 
-    threads: on so many members compute at a time, without faults.
+    threads: on so many members compute at a time, without faults. encoded: whether messages are, though nobody listens
+    and nothing is lost; else peers hand them over as they are, and nobody may listen later.
     """
 
     def __init__(
@@ -45,10 +46,12 @@ class MemoryBroker:
         faults: Faults | None = None,
         eavesdrop: Callable[[str, bytes], None] | None = None,
         threads: int = 1,
+        *,
+        encoded: bool = True,
     ) -> None:
         self.endpoints = {e.name: e for e in endpoints}
-        for endpoint in self.endpoints.values():  # nobody listens, and nothing is lost: nothing need be encoded
-            endpoint.local = faults is None and eavesdrop is None
+        for endpoint in self.endpoints.values():
+            endpoint.local = not encoded and faults is None and eavesdrop is None
         self.rebuild, self.faults, self.eavesdrop = rebuild, faults or Faults(), eavesdrop
         self.threads = 1 if faults else threads
         self.random = np.random.Generator(np.random.Philox(key=self.faults.seed))

@@ -70,6 +70,7 @@ class Hub(MemoryBroker):
                 self.tick()
 
     def _forget(self, name: str) -> None:
+        self.heard_by.clear()
         for names in self.subscribers.values():
             if name in names:
                 names.remove(name)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from hushgrid.kernels.errors import Refused
-from hushgrid.node.masks import identity
+from hushgrid.node import system
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.masking import masks_of
 from hushgrid.node.schema.sections import Allow, AllowMasked, Tls
@@ -20,14 +20,12 @@ def clock(monkeypatch):
     """The machine's clock, as the program reads it: `set` gives it another time, or an error."""
     found = SimpleNamespace(time=NOON)
 
-    class Clock(datetime):
-        @classmethod
-        def now(cls, zone=None):
-            if isinstance(found.time, Exception):
-                raise found.time
-            return found.time
+    def wall():
+        if isinstance(found.time, Exception):
+            raise found.time
+        return found.time.timestamp()
 
-    monkeypatch.setattr(identity, "datetime", Clock)
+    monkeypatch.setattr(system.machine, "wall", wall)
     return found
 
 

@@ -169,8 +169,9 @@ class Simulation:
         """What the coordinator's table lacks, and whether the last interval was answered by all."""
         path, note = self.machines[COORDINATOR].disk.root / "state" / "intervals.csv", self.world.note
         rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
+        replaced = any(e["e"] == "card" and e["who"] == COORDINATOR for e in self.world.history)
         numbers = [int(row["interval"]) for row in rows]
-        if numbers != list(range(1, len(rows) + 1)) and "card" not in self.counts:
+        if numbers != list(range(1, len(rows) + 1)) and not replaced:
             note("unrecorded", COORDINATOR, text=f"intervals {numbers} have lines")
         last = rows[-1] if rows else {"outcome": "none", "absent": "", "reason": ""}
         if last["outcome"] != "answer" or last["absent"]:

@@ -228,6 +228,9 @@ def seen(
     prepare, member, hub = parts.prepare, parts.Member, parts.MemoryBroker
 
     class Transcript(hub):  # type: ignore[misc, valid-type]
+        def __init__(self, *arguments: object, **options: object) -> None:
+            super().__init__(*arguments, **options | {"encoded": True})  # what is compared are bytes
+
         def publish(self, publications: Sequence[Publication]) -> None:
             transcript.extend(tuple(p) for p in publications)
             super().publish(publications)

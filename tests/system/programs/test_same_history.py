@@ -29,7 +29,7 @@ def digests() -> dict[str, str]:
 
 def elsewhere(python: str, **environment: str) -> dict[str, str]:
     command = (python, "-c", "import json; from test_same_history import digests; print(json.dumps(digests()))")
-    paths = os.pathsep.join((str(ROOT), str(ROOT / "tests/lab/simulate")))
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "tests/system/programs")))
     done = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": paths} | environment, capture_output=True, check=True
     )
@@ -37,12 +37,10 @@ def elsewhere(python: str, **environment: str) -> dict[str, str]:
     return histories
 
 
-@pytest.mark.runs
 def test_a_second_life_of_one_process_has_the_same_history():
     assert digests() == digests()
 
 
-@pytest.mark.runs
 def test_processes_with_other_hash_seeds_and_time_zones_have_the_same_history():
     first = elsewhere(sys.executable, PYTHONHASHSEED="1", TZ="UTC")
     assert first == elsewhere(sys.executable, PYTHONHASHSEED="2", TZ="Asia/Tokyo")

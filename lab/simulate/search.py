@@ -81,7 +81,7 @@ def quiet(fleet: Fleet, seed: int, manner: Manner = USUAL) -> dict[tuple[str, st
         simulation.run(2)
     runs = list(simulation.outcomes().values())
     if len(runs) != 2:
-        wrong = "; ".join(map(str, check(simulation.world.history))) or f"{len(runs)} outcomes"
+        wrong = next(map(str, check(simulation.world.history)), f"{len(runs)} outcomes")
         raise InputError(f"scenario: found {wrong} in two intervals without a fault, expected two answers")
     return {key: digest for key, digest in runs[0].items() if runs[1].get(key) == digest}
 

@@ -30,7 +30,7 @@ REFUSED = {
 
 def made(path):
     raw = read_yaml(path)
-    if "ac" in raw["problem"]:  # its solver is a process of its own
+    if raw["problem"].get("objective") == "cost":  # the solver of its AC step is a process of its own
         raw["problem"]["ac"] = "none"
     return fleet(raw, str(path), path.parent)
 

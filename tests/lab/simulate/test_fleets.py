@@ -30,7 +30,7 @@ REFUSED = {
 
 def made(path):
     raw = read_yaml(path)
-    if raw["problem"].get("objective") == "cost":  # the solver of its AC step is a process of its own
+    if raw["algorithm"]["name"] == "consensus-admm":  # the solver of its AC step is a process of its own
         raw["problem"]["ac"] = "none"
     return fleet(raw, str(path), path.parent)
 

@@ -333,6 +333,8 @@ class Parcel(bytes):
     def __len__(self) -> int:
         return self.size
 
+    __eq__, __hash__ = object.__eq__, object.__hash__  # who compares what was published compares bytes: here are none
+
 
 def hand_over(envelope: Envelope) -> Parcel:
     """A parcel with copies of the vectors: the sender may go on with its own."""

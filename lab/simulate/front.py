@@ -72,7 +72,7 @@ def replay(path: Path, history: Path | None = None) -> list[Finding]:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}, expected a file of hushgrid simulate") from None
     except msgspec.MsgspecError as error:
-        raise InputError(f"{path}: found {error}, expected a file of hushgrid simulate") from None
+        raise InputError(f"{path}: found other content ({error}), expected a file of hushgrid simulate") from None
     made = _made(life.scenario, str(path))
     simulation, findings = live(made, life, quiet(made, life.seed, life.manner))
     if history is not None:

@@ -14,6 +14,8 @@ from functools import lru_cache
 from itertools import count
 from math import inf
 
+from paho.mqtt.client import topic_matches_sub
+
 from hushgrid.lab.simulate.machine import Machine
 from hushgrid.lab.simulate.world import World
 from hushgrid.node import system
@@ -46,16 +48,7 @@ class Session:
     last: float = 0.0  #: when the message sent last arrives
 
 
-@lru_cache(maxsize=100_000)
-def matches(pattern: str, topic: str) -> bool:
-    """Whether a subscription hears a topic."""
-    levels, parts = pattern.split("/"), topic.split("/")
-    for i, level in enumerate(levels):
-        if level == "#":
-            return True
-        if i >= len(parts) or level not in ("+", parts[i]):
-            return False
-    return len(levels) == len(parts)
+matches = lru_cache(maxsize=100_000)(topic_matches_sub)  #: whether a subscription hears a topic
 
 
 class Broker:

@@ -386,8 +386,9 @@ class SpendTable:
 
     def begin_version(self, version: int) -> None:
         """After that transaction."""
-        self._forget(VERSION)
-        self._days.pop(version, None)
+        for scope in [s for s in self._loaded if s == VERSION or (isinstance(s, str) and s.startswith(f"{DAY} "))]:
+            self._forget(scope)
+        self._days.clear()
         self.data_version, self.declared = version, self.tables.meta("declared")
 
     # --- rows ---

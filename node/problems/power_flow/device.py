@@ -247,7 +247,7 @@ class Zone:
     until: Vector | None = None  #: (2 nb,) running time, s, until which each load counts; None: for ever
     typical: Vector | None = None  #: (2 nb,) p.u.: the public load that counts then
     days: int = 0  #: of readings, of which its loads are the mean; 0: they are what its file or source has
-    hours: float = inf  #: that a period of its owner's profiles lasts
+    hours: float = inf  #: that a period of its owner's loads lasts at the least
     begins: float = 0.0  #: s after midnight UTC at which such a day begins
 
     def __init__(

@@ -306,6 +306,5 @@ def zone_of(
     contracts = capacities(adjacency, case, buses)
     model = model_of(node, data.case, buses, Path(data.model) if data.model else None, data.ignore)
     zone = Zone(node, case, model, d, data.solver, pinned, contracts, data.ignore)
-    if data.profiles:
-        zone.hours = data.hours or 24 / zone.periods
+    zone.hours = (data.hours or 24 / zone.periods) if data.profiles else 1.0
     return zone

@@ -150,7 +150,8 @@ class ZoneData(Section, frozen=True, kw_only=True):
     #: the same over a horizon: a CSV file of period, bus, p_mw, q_mvar, of as many periods as a plan has. Beside
     #: `source.rule` public [none]
     profiles: str | None = None
-    #: that a period of `profiles` lasts: over longer ones the same noise would hide less energy [24, shared by them]
+    #: that a period of `profiles` lasts: over longer ones the same noise would hide less energy [24, shared by
+    #: them; of `loads` and of a source 1]
     hours: Hours | None = None
     ignore: Parts = ()  #: what of the case's own is left out, as in the scenario
     model: str | None = None  #: the zone's public model, exported by `hushgrid case zones` [made at the start]

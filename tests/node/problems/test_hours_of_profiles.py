@@ -7,7 +7,7 @@ import pytest
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.device import load_device
-from tests.support.runs.day_fleet import small
+from tests.support.runs.day_fleet import setup_of, small
 
 PROFILES = "period,bus,p_mw,q_mvar\n" + "".join(f"{t},{b},1,0\n" for t in (1, 2, 3, 4) for b in (3, 4))
 
@@ -37,6 +37,23 @@ def test_no_plan_has_longer_periods_than_the_profiles(tmp_path, declared, longes
     device.check(plan(tmp_path, longest / 2))  # what is hidden is more then, never less
     with pytest.raises(InputError, match=rf"z2: found periods of .* in the plan, expected at most {longest:g} \("):
         device.check(plan(tmp_path, 1.01 * longest))
+
+
+def test_a_snapshot_lasts_an_hour(tmp_path):
+    """Over a day of one period the same noise would hide a twenty-fourth of the energy."""
+    (tmp_path / "loads.csv").write_text("bus,p_mw,q_mvar\n3,1,0\n4,1,0\n")
+    (tmp_path / "z2.yaml").write_text(
+        "node: z2\nfleet: day\nbroker: mqtt://localhost\nstate: state\n"
+        "data: {case: case5, zone: [3, 4], loads: loads.csv}\n"
+        "budget: {epsilon: 9, adjacency: {day: {energy_mwh: 0.02, power_factor: 0.97}}}\n"
+    )
+    config = load_device(tmp_path / "z2.yaml")
+    device = config.kind.device(config, str(tmp_path / "z2.yaml"))
+    made = setup_of("case5", [[1, 2, 5], [3, 4]], {"periods": 1, "hours": 1}).plan
+    device.check(made)
+    horizon = msgspec.structs.replace(made.problem.horizon, hours=24.0)
+    with pytest.raises(InputError, match=r"found periods of 24 h in the plan, expected at most 1 \("):
+        device.check(msgspec.structs.replace(made, problem=msgspec.structs.replace(made.problem, horizon=horizon)))
 
 
 def test_hours_are_said_of_profiles(tmp_path):

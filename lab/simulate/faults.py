@@ -20,7 +20,7 @@ from hushgrid.lab.simulate.network import Broker, Weather
 from hushgrid.node.privacy.marks import MarkFile, NoMark
 from hushgrid.node.wire import COORDINATOR
 
-CALLS = 80  #: system calls within which a process dies that is to be killed at one
+CALLS = 140  #: system calls within which a process dies that is to be killed at one: as many as a run has
 
 
 class Fault(Struct, frozen=True):
@@ -61,6 +61,19 @@ def drawn(
             moment = float(chance.uniform(first, last))
         faults.append(_one(chance, str(kind), min(max(moment, first), last), everybody))
     return sorted(faults, key=lambda fault: fault.moment)
+
+
+def one_by_one(chance: np.random.Generator, nodes: Sequence[str], beats: Sequence[float]) -> list[Fault]:
+    """In each interval one process is killed, or its power cut, at one system call after the other; nothing else."""
+    who, kind = (str(chance.choice([*nodes, COORDINATOR])),), "kill" if chance.random() < 0.7 else "cut"
+    first = int(chance.integers(CALLS))
+    calls = [1 + (first + k) % CALLS for k in range(len(beats))]
+    return [Fault(beat + 0.005, kind, who, seconds=5.0, call=call) for beat, call in zip(beats, calls, strict=True)]
+
+
+def gentle(last: float) -> list[Fault]:
+    """All the time some messages are lost, doubled and overtaken, and nothing else."""
+    return [Fault(0.0, "weather", seconds=last, amount=0.1, how=how) for how in ("loss", "double", "overtake")]
 
 
 def _one(chance: np.random.Generator, kind: str, moment: float, everybody: Sequence[str]) -> Fault:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.checker import Finding, check
-from hushgrid.lab.simulate.faults import Fault, drawn
+from hushgrid.lab.simulate.faults import Fault, drawn, gentle, one_by_one
 from hushgrid.lab.simulate.fleet import Fleet
 from hushgrid.lab.simulate.manner import USUAL, Manner, dressed
 from hushgrid.lab.simulate.manner import drawn as drawn_manner
@@ -27,6 +27,7 @@ from hushgrid.lab.simulate.world import World
 from hushgrid.node.wire import COORDINATOR
 
 INTERVALS = 15  #: of a life
+ONE_BY_ONE, GENTLE = 0.4, 0.1  #: shares of lives with little that goes wrong, so that much is promised of them
 FAULTS = 100  #: drawn for a life; messages that are lost, late, doubled or overtaken come on top
 PATIENCE = 60  #: lives that a finding is shrunk by
 TOLD = ("fault", "kill", "cut", "card", "start", "exit", "error", "ledger", "accepted", "drawn", "spent", "defect")
@@ -103,8 +104,13 @@ def life_of(scenario: Document, fleet: Fleet, seed: int, intervals: int = INTERV
     world = World(seed)
     first = switched_on(world, COORDINATOR)  # its schedule keeps that beat
     beats = [first + fleet.every * k for k in range(max(intervals - QUIET, 0))]
+    kind, chance = world.chance("kind").random(), world.chance("faults")
+    if kind < ONE_BY_ONE:
+        return Life(scenario, seed, intervals, one_by_one(chance, fleet.nodes, beats))
+    if kind < ONE_BY_ONE + GENTLE:
+        return Life(scenario, seed, intervals, gentle(last))
     manner = drawn_manner(world.chance("manner"), fleet)
-    chosen = drawn(world.chance("faults"), fleet.nodes, 0.0, last, faults, beats, manner.without)
+    chosen = drawn(chance, fleet.nodes, 0.0, last, faults, beats, manner.without)
     return Life(scenario, seed, intervals, chosen, manner)
 
 

@@ -386,7 +386,7 @@ class SpendTable:
 
     def begin_version(self, version: int) -> None:
         """After that transaction."""
-        for scope in [s for s in self._loaded if s == VERSION or (isinstance(s, str) and s.startswith(f"{DAY} "))]:
+        for scope in (VERSION, *(s for s in [*self._loaded] if isinstance(s, str) and s.startswith(f"{DAY} "))):
             self._forget(scope)
         self._days.clear()
         self.data_version, self.declared = version, self.tables.meta("declared")

@@ -1,0 +1,116 @@
+"""How large a fleet can be, from measured costs: the tables of docs/size.md.
+
+`python -m hushgrid.lab.planning.size` writes them into the page. They follow from the law of
+`kernels/privacy/mask_graphs.py`, from the size of an announcement as the program encodes it, and from costs that were
+measured on two cores over loopback (docs/size.md says how).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from math import ceil, isqrt
+from pathlib import Path
+
+from hushgrid.kernels.privacy.mask_graphs import MaskGraph, fewest_neighbours, fewest_shares
+from hushgrid.node.wire import Envelope, Mark, Plan, encode
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "size.md"
+SIZES = (1_000, 10_000, 100_000)
+
+PAIR = 390.0  #: bytes of one device's introduction to another one, measured
+PICKS = 12.0  #: bytes of one pick, by name, to the coordinator
+ROW = 3.0  #: bytes of a plan for each of its nodes, measured
+HANDSHAKE = 2.3e-3  #: s of a broker's processor, TLS
+CONNECTION = 27e3  #: bytes of a broker's memory, TLS
+MEMBER = 3e-3  #: s of the coordinator's processor for each member and round
+
+Row = Sequence[str]
+
+
+def masks(n: int, corrupt: float, exposed: float) -> Row:
+    """A line of the table of neighbours."""
+    t = ceil(corrupt * n)
+    graph = MaskGraph(n, n, t, 0)
+    k = fewest_neighbours(graph, exposed)
+    left_out = graph.honest - fewest_shares(graph._replace(neighbours=k), exposed)
+    confirmed = fewest_neighbours(graph, exposed, confirmed=True)
+    return [f"{n:,}", f"{corrupt:.2g}", f"{exposed:.0e}", str(k), str(left_out), str(confirmed)]
+
+
+def bytes_of_masks(n: int) -> Row:
+    """A line of the table of bytes: of the introductions of one run, over all of a level or of all levels."""
+    site = isqrt(n - 1) + 1
+    k = fewest_neighbours(MaskGraph(n, n, ceil(n / 5), 0), 1e-9)
+    return [f"{n:,}", size(PAIR * n * n), size(PAIR * site**2 * (site + 1)), str(k), size(sparse(n, k))]
+
+
+def sparse(n: int, k: int) -> float:
+    """Bytes of the introductions and picks of n devices with k picks each: an edge stands if either end picked it."""
+    return n * (2 * k * PAIR + k * PICKS)
+
+
+def announcement(n: int) -> float:
+    """Bytes of one announcement of a run to one device: all members with their marks, and the plan."""
+    names = [f"n{i}" for i in range(n)]
+    mark = Mark(bytes(16), 1000, 0.5, 0.25)
+    plan = Plan(b"", bytes(16), dict.fromkeys(names, 1000), dict.fromkeys(names, mark))
+    return len(encode(Envelope(bytes(16), 0, 0, None, plan))) + ROW * n
+
+
+def limits(n: int) -> Row:
+    """A line of the table of limits, one broker and one coordinator."""
+    announced = announcement(n)
+    return [
+        f"{n:,}",
+        time(HANDSHAKE * n),
+        size(CONNECTION * n),
+        time(MEMBER * n),
+        size(announced),
+        size(announced * n),
+        time(announced * n / 125e6),
+    ]
+
+
+def size(bytes_: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if bytes_ < 999.5:
+            return f"{bytes_:.3g} {unit}"
+        bytes_ /= 1000
+    return f"{bytes_:.3g} TB"
+
+
+def time(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds < 100 else f"{seconds / 60:.2g} min"
+
+
+def table(head: Row, rows: Sequence[Row]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "neighbours": lambda: table(
+        ["devices", "corrupt", "added delta", "k", "honest shares left out", "k if confirmed"],
+        [masks(n, t, e) for n in (500, *SIZES) for t in (0.1, 0.2, 1 / 3) for e in (1e-9, 1e-12)],
+    ),
+    "bytes": lambda: table(
+        ["devices", "all with all", "sites of sites", "k", "k others"], [bytes_of_masks(n) for n in SIZES]
+    ),
+    "limits": lambda: table(
+        ["devices", "handshakes", "connections", "a round", "announcement", "to all", "at 1 Gbit/s"],
+        [limits(n) for n in SIZES],
+    ),
+}
+
+
+def written(text: str) -> str:
+    """The page with its tables as they are computed now."""
+    for name, make in TABLES.items():
+        begin, end = f"<!-- table {name} -->\n", "<!-- end -->"
+        made = begin + make() + "\n" + end
+        text = re.sub(re.escape(begin) + ".*?" + re.escape(end), lambda _, made=made: made, text, flags=re.DOTALL)
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -16,13 +16,20 @@ The coordinator may tell different sets to different devices. A set K of message
 of it has S_i cut with the honest inside K, for a pad that one side alone has added stays. And |S_i| >= h + t. So K has
 h honest shares at least: no round of consistency is needed. Devices that were told different x have no pad in common.
 It is no integrity: a device can spoil a sum, but not see into it.
+
+**Among few neighbours** (`Terms.neighbours`) a device has pads with k others of S alone, which it picks itself, and
+with those that have picked it. Before the first round the coordinator names S, each device says whom it picks, and is
+shown the introductions of its neighbours. A pad is then named by the neighbours of both its ends too, so that no device
+ever uses one with two sets of neighbours. A smaller set is drawn for anew. Which sums can be decoded then stands in
+`kernels/privacy/mask_graphs.py`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, ClassVar, Protocol
 
 import msgspec
@@ -50,8 +57,23 @@ class Masks(Protocol):
         """Checks all introductions, its own among them, and keeps them with the run. Raises Refused."""
         ...
 
-    def pad(self, round: int, attempt: int, among: Sequence[str], x: Vector, size: int) -> Words:
-        """(size,) sum over j > i in `among` of m_ij, which is of this very question, less that over j < i."""
+    def picks(self, among: Sequence[str], k: int) -> tuple[str, ...]:
+        """k others of this set, sorted, that nobody else can foresee: for the same set the same ones."""
+        ...
+
+    def pad(
+        self,
+        round: int,
+        attempt: int,
+        among: Sequence[str],
+        x: Vector,
+        size: int,
+        neighbours: Mapping[str, bytes] | None = None,
+    ) -> Words:
+        """(size,) sum over j > i in `among` of m_ij, which is of this very question, less that over j < i.
+
+        `neighbours`: the j that it has pads with, each with the digest of its own neighbours [all of the set].
+        """
         ...
 
 
@@ -71,6 +93,8 @@ class Terms:
     answers: int  #: T, of a device, given up attempts among them
     g: float  #: the common grid
     largest: float  #: no honest device's entry is beyond it, in the unit of a value
+    neighbours: int = 0  #: k, whom a device picks; 0: it masks with all
+    draws: int = 1  #: so many sets it picks for at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +106,7 @@ class NodeContext:
     masks: Masks
     terms: Terms
     start: Vector  #: (d,)
+    members: Sequence[str] = ()  #: all of the plan, if it masks with few of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +136,30 @@ class KeysAck(Struct, tag="masked.met", frozen=True):
     """Member to centre: it knows them all."""
 
 
+class Draw(Struct, tag="masked.draw", frozen=True):
+    """Centre to member: pick your neighbours in the set of all members but these, names sorted."""
+
+    absent: tuple[str, ...]
+
+
+class Picks(Struct, tag="masked.picks", frozen=True):
+    """Member to centre: whom it has picked, names sorted."""
+
+    names: tuple[str, ...]
+
+
+class Edges(Struct, tag="masked.edges", frozen=True):
+    """Centre to member: its neighbours and itself, and of each neighbour the digest of its own neighbours."""
+
+    introductions: dict[str, Introduction]
+    digests: dict[str, bytes]
+
+
 class Ask(Struct, tag="masked.ask", frozen=True):
-    """Centre to member: the share at x, masked among these, names sorted. One (round, attempt) is asked once."""
+    """Centre to member: the share at x, masked among these, names sorted; none named: the set that was drawn for.
+
+    One (round, attempt) is asked once.
+    """
 
     round: int
     attempt: int
@@ -136,8 +183,13 @@ class ResultAck(Struct, tag="masked.kept", frozen=True):
     """Member to centre: it is stored."""
 
 
-Message = KeyRequest | Introduction | Introduced | KeysAck | Ask | Masked | Result | ResultAck
-Answer = Introduction | KeysAck | Masked | ResultAck
+Message = KeyRequest | Introduction | Introduced | Draw | Picks | Edges | KeysAck | Ask | Masked | Result | ResultAck
+Answer = Introduction | Picks | KeysAck | Masked | ResultAck
+
+
+def digest(neighbours: Iterable[str]) -> bytes:
+    """Of a device's neighbours, (16,)."""
+    return sha256(repr(sorted(neighbours)).encode()).digest()[:16]
 
 
 def decoded(messages: Sequence[bytes], g: float) -> Vector:
@@ -161,6 +213,10 @@ class MemberState:
     last_message: str = ""  #: which kind of message the last answer was
     share: bytes = b""  #: the last masked share
     ended: bool = False  #: whether it was told what came of the run
+    draws: int = 0  #: sets that it has picked for
+    among: tuple[str, ...] = ()  #: the last of these
+    picks: tuple[str, ...] = ()  #: and whom it has picked of it
+    digests: dict[str, bytes] = field(default_factory=dict)  #: of its neighbours
 
 
 class MaskedMember(StarMember):
@@ -174,6 +230,7 @@ class MaskedMember(StarMember):
     def __init__(self, context: NodeContext, rounds: int) -> None:
         super().__init__("coordinator", rounds)
         self.name, self.gate, self.masks, self.terms = context.name, context.gate, context.masks, context.terms
+        self.members = sorted(context.members)
         self.state = MemberState(0, 0, context.start.copy())
         self._met = False  #: whether `masks` knows the others
 
@@ -193,30 +250,60 @@ class MaskedMember(StarMember):
         return {"z": self.state.mean, "x": self.state.mean}
 
     def check(self, body: object) -> None:
-        s, n = self.state, self.state.mean.size
+        s = self.state
         match body:
             case KeyRequest() if not s.t:
                 return
-            case Introduced(introductions) if s.t and not s.introductions:
+            case Introduced(introductions) if s.t and not s.introductions and not self.terms.neighbours:
                 if self.name not in introductions or len(introductions) < self.terms.contributors:
                     raise Malformed(
                         f"{len(introductions)} introductions, expected {self.terms.contributors}, its own too"
                     )
-            case Ask(x=x) | Result(x) if s.introductions and not s.ended:
-                if x.shape != (n,):
-                    raise Malformed(f"x of {x.size} entries, expected {n}")
-                if isinstance(body, Ask):
-                    self._check_ask(body.round, body.attempt, body.among)
+            case Draw(absent) if s.t and self.terms.neighbours and not s.ended:
+                self._check_draw(absent)
+            case Edges(introductions, digests) if s.picks and not s.introductions:
+                self._check_edges({*introductions}, {*digests})
+            case Ask(x=x) if s.introductions and not s.ended:
+                self._check_point(x)
+                self._check_ask(body)
+            case Result(x) if (s.introductions or s.draws) and not s.ended:
+                self._check_point(x)
             case _:
                 raise Malformed(f"{type(body).__name__}, expected another message here")
 
-    def _check_ask(self, k: int, a: int, among: tuple[str, ...]) -> None:
+    def _check_point(self, x: Vector) -> None:
+        if x.shape != self.state.mean.shape:
+            raise Malformed(f"x of {x.size} entries, expected {self.state.mean.size}")
+
+    def _check_draw(self, absent: tuple[str, ...]) -> None:
+        """A device picks for few sets, or the coordinator would try until the picks suit it."""
+        if list(absent) != sorted({*absent}) or not {*absent} <= {*self.members} - {self.name}:
+            raise Malformed("a set without this device, or one that is not named in order")
+        if (size := len(self.members) - len(absent)) < self.terms.contributors:
+            raise Malformed(f"a set of {size} devices, expected at least {self.terms.contributors}")
+        if self.state.draws >= self.terms.draws:
+            raise Malformed(f"a draw after {self.state.draws}, expected {self.terms.draws} at most")
+
+    def _check_edges(self, introduced: set[str], digests: set[str]) -> None:
+        """A device masks with all that it has picked. Who else is named can only spoil a sum."""
+        s = self.state
+        if not {self.name, *s.picks} <= introduced <= {*s.among} or digests != introduced - {self.name}:
+            raise Malformed("neighbours without one that was picked, or of another set")
+
+    def _check_ask(self, ask: Ask) -> None:
         """A device refuses a set that is too small, and a pad that was used."""
-        s, least = self.state, self.terms.contributors
-        if list(among) != sorted({*among}) or not {*among} <= {*s.introductions} or self.name not in among:
+        s, least, k, a = self.state, self.terms.contributors, ask.round, ask.attempt
+        if self.terms.neighbours:
+            if ask.among:
+                raise Malformed("a set, expected the one that was drawn for")
+        elif (
+            list(ask.among) != sorted({*ask.among})
+            or not {*ask.among} <= {*s.introductions}
+            or self.name not in ask.among
+        ):
             raise Malformed("a set of others than were introduced, or without this device")
-        if len(among) < least:
-            raise Malformed(f"a set of {len(among)} devices, expected at least {least}")
+        elif len(ask.among) < least:
+            raise Malformed(f"a set of {len(ask.among)} devices, expected at least {least}")
         if not (s.last_answered < (k, a) and 1 <= k <= self.rounds and 1 <= a <= self.terms.answers):
             raise Malformed(
                 f"round {k}, attempt {a} after {s.last_answered}, of {self.rounds} and {self.terms.answers}"
@@ -243,21 +330,36 @@ class MaskedMember(StarMember):
             case Introduced(introductions):
                 self.masks.meet(introductions)
                 s.introductions, s.last_message, self._met = introductions, "met", True
+            case Draw(absent):
+                s.among = tuple(m for m in self.members if m not in {*absent})
+                s.picks = self.masks.picks(s.among, self.terms.neighbours)
+                s.draws, s.introductions, s.digests, s.last_message = s.draws + 1, {}, {}, "picks"
+            case Edges(introductions, digests):
+                self.masks.meet(introductions)
+                s.introductions, s.digests, s.last_message, self._met = introductions, digests, "met", True
             case Ask(k, a, among, x):
                 if not self._met:  # after a restart
                     self.masks.meet(s.introductions)
                     self._met = True
-                y = self.gate.share(x, repr((k, a, among)).encode())
-                masked = y.view(np.uint64) + self.masks.pad(k, a, among, x, y.size)
-                s.round, s.mean, s.last_answered = k - 1, x, (k, a)
-                s.share, s.last_message = masked.astype("<u8").tobytes(), "share"
+                s.share = self._masked(k, a, among, x).astype("<u8").tobytes()
+                s.round, s.mean, s.last_answered, s.last_message = k - 1, x, (k, a), "share"
             case Result(x):
                 s.round, s.mean, s.last_message, s.ended = self.rounds, x, "kept", True
+
+    def _masked(self, k: int, a: int, among: tuple[str, ...], x: Vector) -> Words:
+        s = self.state
+        if not self.terms.neighbours:
+            y = self.gate.share(x, repr((k, a, among)).encode())
+            return y.view(np.uint64) + self.masks.pad(k, a, among, x, y.size)
+        y = self.gate.share(x, repr((k, a, s.among, sorted(s.digests))).encode())
+        return y.view(np.uint64) + self.masks.pad(k, a, s.among, x, y.size, s.digests)
 
     def answer_body(self) -> Answer:
         match self.state.last_message:
             case "introduction":
                 return self.masks.introduction()
+            case "picks":
+                return Picks(self.state.picks)
             case "met":
                 return KeysAck()
             case "share":
@@ -273,7 +375,7 @@ class CentreState:
     w: np.ndarray  #: (d,) the iterate after `round` rounds
     round: int = 0  #: rounds that are complete
     attempt: int = 1  #: at the round under way
-    phase: str = "meet"  #: what the exchange under way is: meet, introduce, ask or tell
+    phase: str = "meet"  #: what the exchange under way is: meet, draw (among few), introduce, ask or tell
     among: list[str] = field(default_factory=list)  #: the members of the exchange under way
     absent: list[str] = field(default_factory=list)  #: members that were silent, and not heard of since
     introductions: dict[str, Introduction] = field(default_factory=dict)
@@ -284,11 +386,14 @@ class CentreState:
     stable_rounds: int = 0  #: rounds in a row with max |x+ - x| within the tolerance
     residual: float = 0.0  #: all hold the same x
     done: str | None = None
+    draws: int = 0  #: sets that members have picked for
+    picks: dict[str, tuple[str, ...]] = field(default_factory=dict)  #: for the last of these
 
 
 #: What each phase waits for, and the one after it.
 PHASES: dict[str, tuple[type, str]] = {
     "meet": (Introduction, "introduce"),
+    "draw": (Picks, "introduce"),
     "introduce": (KeysAck, "ask"),
     "ask": (Masked, "ask"),
     "tell": (ResultAck, ""),
@@ -317,10 +422,15 @@ class MaskedCentre(StarCentre):
         return self.state.round
 
     def check(self, member: str, body: object) -> None:
-        if not isinstance(body, Introduction | KeysAck | Masked | ResultAck):
+        if not isinstance(body, Answer):
             raise Malformed(f"{type(body).__name__}, expected an answer")
         if isinstance(body, Masked) and len(body.share) != 8 * self.state.w.size:
             raise Malformed(f"{len(body.share)} bytes, expected {8 * self.state.w.size}")
+        if isinstance(body, Picks) and not (
+            len({*body.names}) == len(body.names) == self.terms.neighbours
+            and {*body.names} <= {*self.members} - {member}
+        ):
+            raise Malformed(f"{len(body.names)} picks, expected {self.terms.neighbours} other members")
 
     def due(self, body: object) -> None:
         expected, _ = PHASES[self.state.phase]
@@ -335,11 +445,25 @@ class MaskedCentre(StarCentre):
         match s.phase:
             case "meet":
                 return KeyRequest()
+            case "draw":
+                return Draw(tuple(m for m in self.members if m not in {*s.among}))
+            case "introduce" if self.terms.neighbours:
+                near = self._neighbours()
+                introductions = {m: s.introductions[m] for m in sorted({member, *near[member]})}
+                return Edges(introductions, {m: digest(near[m]) for m in sorted(near[member])})
             case "introduce":
                 return Introduced(s.introductions)
             case "ask":
-                return Ask(s.round + 1, s.attempt, tuple(s.among), s.w)
+                return Ask(s.round + 1, s.attempt, () if self.terms.neighbours else tuple(s.among), s.w)
         return Result(s.w)
+
+    def _neighbours(self) -> dict[str, set[str]]:
+        """Whom each member of the set has picked, or was picked by."""
+        near: dict[str, set[str]] = {m: {*picked} for m, picked in self.state.picks.items()}
+        for m, picked in self.state.picks.items():
+            for other in picked:
+                near[other].add(m)
+        return near
 
     def receive(self, sender: str, seq: int, body: object) -> Step:
         s = self.state
@@ -365,7 +489,12 @@ class MaskedCentre(StarCentre):
         stable = bool(self.patience and s.stable_rounds >= self.patience)
         if s.phase == "meet":
             s.introductions = {m: s.arrived[m] for m in s.among}  # type: ignore[misc]
-        elif s.phase == "introduce":
+            if self.terms.neighbours:
+                s.phase, s.met, s.draws = "draw", list(s.among), 1
+                return stable
+        elif s.phase == "draw":
+            s.picks = {m: s.arrived[m].names for m in s.among}  # type: ignore[union-attr]
+        elif s.phase == "introduce" and not self.terms.neighbours:
             s.met = list(s.among)
         elif s.phase == "ask":
             shares = [s.arrived[m].share for m in s.among]  # type: ignore[union-attr]
@@ -380,7 +509,7 @@ class MaskedCentre(StarCentre):
             stable = bool(self.patience and s.stable_rounds >= self.patience)
         over = s.phase == "ask" and (s.round == self.rounds or stable or s.attempts == self.terms.answers)
         s.phase = "tell" if over else PHASES[s.phase][1]
-        if s.phase in ("ask", "tell"):
+        if s.phase == "tell" or (s.phase == "ask" and not self.terms.neighbours):
             s.among = [m for m in s.met if m not in s.absent]
         s.attempts += s.phase == "ask"
         return stable
@@ -396,6 +525,8 @@ class MaskedCentre(StarCentre):
         fewest = 0 if s.phase == "tell" else self.terms.contributors
         if len(remaining) < fewest or (s.phase == "ask" and s.attempts >= self.terms.answers):
             return None
+        if self.terms.neighbours and s.phase in ("draw", "introduce", "ask"):
+            return self._drawn_anew(silent)
         s.absent = sorted({*s.absent, *silent})
         s.among = remaining
         if s.phase == "ask":
@@ -403,6 +534,17 @@ class MaskedCentre(StarCentre):
             return self.tick()
         s.arrived = {m: body for m, body in s.arrived.items() if m in remaining}
         return self.advanced() if len(s.arrived) == len(remaining) else self.tick()
+
+    def _drawn_anew(self, silent: Sequence[str]) -> Step | None:
+        """A set is drawn for as it is: without these all pick again, and those that are back, too."""
+        s = self.state
+        if s.draws >= self.terms.draws:
+            return None
+        s.absent = sorted({*s.absent, *silent})
+        s.among = [m for m in s.met if m not in s.absent]
+        s.attempt += s.phase == "ask"
+        s.t, s.phase, s.draws, s.picks, s.arrived = s.t + 1, "draw", s.draws + 1, {}, {}
+        return self.tick()
 
     def final_state(self) -> FinalState:
         last = dict.fromkeys(self.members, self.state.w)  # told to all, so that it is public

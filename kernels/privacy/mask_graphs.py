@@ -30,6 +30,7 @@ k). That needs fewer picks and one more exchange. docs/size.md compares the two.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -106,6 +107,19 @@ def fewest_neighbours(graph: MaskGraph, exposed: float, kept: float = 0.95, *, c
         k = (low + high) // 2
         low, high = (low, k) if enough(k) else (k, high)
     return high
+
+
+def chosen(words: Iterable[int], others: Sequence[str], k: int) -> tuple[str, ...]:
+    """k of the others, sorted, each set of k equally likely: the first k steps of Fisher's and Yates's shuffle.
+
+    words: uniform below 2^64. A word that would favour some of the others is passed over.
+    """
+    shuffled, stream = list(others), iter(words)
+    for a in range(k):
+        left = len(shuffled) - a
+        b = a + next(word for word in stream if word < (1 << 64) - (1 << 64) % left) % left
+        shuffled[a], shuffled[b] = shuffled[b], shuffled[a]
+    return tuple(sorted(shuffled[:k]))
 
 
 def _log_ratio(free: Vector, all_: int, k: int) -> Vector:

@@ -21,6 +21,8 @@ from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.rolling import Point
 from hushgrid.node.wire import SMALL, Publication
 
+NAMED = 66  #: bytes of a name in a message, at most
+
 
 class Held(NamedTuple):
     """The members that count as constants in a run."""
@@ -116,7 +118,9 @@ class StarCoordinator(Coordinator):
     @property
     def limit(self) -> int:
         largest = self.centre.largest or self.shares
-        return SMALL + INTRODUCTION + 8 * max(largest.values(), default=0)
+        masked = self.plan.terms.masked if self.plan.terms else None
+        picks = masked.graph.neighbours if masked and masked.graph else 0
+        return SMALL + INTRODUCTION + 8 * max(largest.values(), default=0) + NAMED * picks
 
     def complete(self, state: Any) -> tuple[int, float | None] | None:
         assert self.driver is not None

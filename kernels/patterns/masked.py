@@ -27,19 +27,30 @@ ever uses one with two sets of neighbours. A smaller set is drawn for anew. Whic
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any, ClassVar, Protocol
 
-import msgspec
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.machine import NOTHING, Malformed, Step
 from hushgrid.kernels.patterns.introductions import Introduction
+from hushgrid.kernels.patterns.masked_messages import Answer as Answer
+from hushgrid.kernels.patterns.masked_messages import Ask as Ask
+from hushgrid.kernels.patterns.masked_messages import Draw as Draw
+from hushgrid.kernels.patterns.masked_messages import Edges as Edges
+from hushgrid.kernels.patterns.masked_messages import Introduced as Introduced
+from hushgrid.kernels.patterns.masked_messages import KeyRequest as KeyRequest
+from hushgrid.kernels.patterns.masked_messages import KeysAck as KeysAck
+from hushgrid.kernels.patterns.masked_messages import Masked as Masked
+from hushgrid.kernels.patterns.masked_messages import Message as Message
+from hushgrid.kernels.patterns.masked_messages import Picks as Picks
+from hushgrid.kernels.patterns.masked_messages import Result as Result
+from hushgrid.kernels.patterns.masked_messages import ResultAck as ResultAck
+from hushgrid.kernels.patterns.masked_messages import decoded as decoded
+from hushgrid.kernels.patterns.masked_messages import digest
 from hushgrid.kernels.patterns.star import FinalState, Prox, StarCentre, StarMember
 from hushgrid.kernels.types import Index, Vector
 
@@ -120,85 +131,6 @@ class ServerContext:
     prox: Prox  #: of r and the box
     tolerance: float = 0.0
     patience: int = 0
-
-
-class KeyRequest(Struct, tag="masked.meet", frozen=True):
-    """Centre to member: introduce yourself."""
-
-
-class Introduced(Struct, tag="masked.introduced", frozen=True):
-    """Centre to member: these are all that take part."""
-
-    introductions: dict[str, Introduction]
-
-
-class KeysAck(Struct, tag="masked.met", frozen=True):
-    """Member to centre: it knows them all."""
-
-
-class Draw(Struct, tag="masked.draw", frozen=True):
-    """Centre to member: pick your neighbours in the set of all members but these, names sorted."""
-
-    absent: tuple[str, ...]
-
-
-class Picks(Struct, tag="masked.picks", frozen=True):
-    """Member to centre: whom it has picked, names sorted."""
-
-    names: tuple[str, ...]
-
-
-class Edges(Struct, tag="masked.edges", frozen=True):
-    """Centre to member: its neighbours and itself, and of each neighbour the digest of its own neighbours."""
-
-    introductions: dict[str, Introduction]
-    digests: dict[str, bytes]
-
-
-class Ask(Struct, tag="masked.ask", frozen=True):
-    """Centre to member: the share at x, masked among these, names sorted; none named: the set that was drawn for.
-
-    One (round, attempt) is asked once.
-    """
-
-    round: int
-    attempt: int
-    among: tuple[str, ...]
-    x: np.ndarray
-
-
-class Masked(Struct, tag="masked.share", frozen=True):
-    """Member to centre: d words of 64 bits, little-endian. Without all others of its set they are uniform."""
-
-    share: bytes = msgspec.field(name="words")
-
-
-class Result(Struct, tag="masked.told", frozen=True):
-    """Centre to member: what came of the run."""
-
-    x: np.ndarray
-
-
-class ResultAck(Struct, tag="masked.kept", frozen=True):
-    """Member to centre: it is stored."""
-
-
-Message = KeyRequest | Introduction | Introduced | Draw | Picks | Edges | KeysAck | Ask | Masked | Result | ResultAck
-Answer = Introduction | Picks | KeysAck | Masked | ResultAck
-
-
-def digest(neighbours: Iterable[str]) -> bytes:
-    """Of a device's neighbours, (16,)."""
-    return sha256(repr(sorted(neighbours)).encode()).digest()[:16]
-
-
-def decoded(messages: Sequence[bytes], g: float) -> Vector:
-    """(d,) the sum of the values behind these messages, in their unit: right if they are those of one whole set."""
-    total = np.zeros(len(messages[0]) // 8, dtype=np.uint64)
-    for message in messages:
-        total += np.frombuffer(message, dtype="<u8")
-    values: Vector = total.view(np.int64).astype(np.float64) * g
-    return values
 
 
 @dataclass
@@ -409,6 +341,7 @@ class MaskedCentre(StarCentre):
         super().__init__(context.members, rounds)
         self.terms, self.tolerance, self.patience = context.terms, context.tolerance, context.patience
         self.state = CentreState(0, context.start.copy(), among=self.members)
+        self._near: tuple[int, dict[str, set[str]]] = 0, {}
 
     @abstractmethod
     def advance(self, total: Vector, among: Sequence[str]) -> Vector:
@@ -446,7 +379,7 @@ class MaskedCentre(StarCentre):
             case "meet":
                 return KeyRequest()
             case "draw":
-                return Draw(tuple(m for m in self.members if m not in {*s.among}))
+                return Draw(tuple(sorted({*self.members} - {*s.among})))
             case "introduce" if self.terms.neighbours:
                 near = self._neighbours()
                 introductions = {m: s.introductions[m] for m in sorted({member, *near[member]})}
@@ -458,12 +391,15 @@ class MaskedCentre(StarCentre):
         return Result(s.w)
 
     def _neighbours(self) -> dict[str, set[str]]:
-        """Whom each member of the set has picked, or was picked by."""
-        near: dict[str, set[str]] = {m: {*picked} for m, picked in self.state.picks.items()}
-        for m, picked in self.state.picks.items():
-            for other in picked:
-                near[other].add(m)
-        return near
+        """Whom each member of the set has picked, or was picked by. Computed once for each exchange."""
+        s = self.state
+        if self._near[0] != s.t:
+            near: dict[str, set[str]] = {m: {*picked} for m, picked in s.picks.items()}
+            for m, picked in s.picks.items():
+                for other in picked:
+                    near[other].add(m)
+            self._near = s.t, near
+        return self._near[1]
 
     def receive(self, sender: str, seq: int, body: object) -> Step:
         s = self.state

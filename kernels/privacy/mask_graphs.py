@@ -82,7 +82,7 @@ def exposure(graph: MaskGraph, shares: int) -> float:
 
 @lru_cache(maxsize=64)
 def fewest_shares(graph: MaskGraph, exposed: float) -> int:
-    """h': so many honest shares are in each sum, but for a probability of `exposed` in a run. 0: of none it is known."""
+    """h': so many honest shares are in each sum, but for a probability of `exposed` in a run; 0: none that is known."""
     sums = np.cumsum(np.exp(log_bounds(graph)))
     allowed = int(np.searchsorted(sums, exposed, side="right"))  # sizes 1 .. allowed are closed too seldom to count
     return allowed + 1 if allowed or graph.honest == 1 else 0
@@ -93,11 +93,12 @@ def fewest_neighbours(graph: MaskGraph, exposed: float, kept: float = 0.95, *, c
 
     `confirmed`: if every pick were confirmed to both ends, which keeps all.
     """
+
     def enough(k: int) -> bool:
         tried = graph._replace(neighbours=k)
         if confirmed:
             return float(np.sum(np.exp(log_bounds_confirmed(tried)))) <= exposed
-        return fewest_shares(tried, exposed) >= kept * graph.honest
+        return fewest_shares(tried, exposed) >= max(kept * graph.honest, 1)
 
     most, high = graph.contributors - 1, 1  # of all with all it is known
     while high < most and not enough(high):

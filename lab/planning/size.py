@@ -7,7 +7,6 @@ measured on two cores over loopback (docs/size.md says how).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from math import ceil, isqrt
 from pathlib import Path
@@ -107,8 +106,8 @@ def written(text: str) -> str:
     """The page with its tables as they are computed now."""
     for name, make in TABLES.items():
         begin, end = f"<!-- table {name} -->\n", "<!-- end -->"
-        made = begin + make() + "\n" + end
-        text = re.sub(re.escape(begin) + ".*?" + re.escape(end), lambda _, made=made: made, text, flags=re.DOTALL)
+        before, _, rest = text.partition(begin)
+        text = before + begin + make() + "\n" + end + rest.partition(end)[2]
     return text
 
 

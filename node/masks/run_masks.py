@@ -31,6 +31,8 @@ from msgspec import Struct
 
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.patterns.introductions import Introduction
+from hushgrid.kernels.patterns.masked_messages import digest
+from hushgrid.kernels.privacy.mask_graphs import chosen
 from hushgrid.kernels.types import Vector
 from hushgrid.node import system
 from hushgrid.node.masks.identity import Identity, Trust, fingerprint, framed, statement
@@ -38,6 +40,8 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.wire import Mark, decode_state, encode
 
 WORDS = b"hushgrid mask"
+PICKS = b"hushgrid picks"
+SPARE = 64  #: words beyond one a pick: each is passed over once in 2^50 times
 ROUNDS, ATTEMPTS = 1 << 64, 1 << 32  #: that a question can name
 SIZE = 1 << 35  #: entries of a pad: 2^32 blocks of 64 bytes, beyond which the counter would wrap
 
@@ -100,11 +104,14 @@ class RunMasks:
     Raises Refused if the run can be gone on with by its ledger, but not by its key, which is erased.
     """
 
-    def __init__(self, node: str, run: bytes, ledger: Ledger, identity: Identity, trust: Trust) -> None:
+    def __init__(
+        self, node: str, run: bytes, ledger: Ledger, identity: Identity, trust: Trust, exposed: float = 0.0
+    ) -> None:
+        """`exposed`: what its graphs of masks add to delta, booked with its key."""
         if ledger.runs.lacks_key(run):
             raise Refused(f"{node}: its key of run {run.hex()[:8]} is erased, expected a new run")
         self.node, self.run = node, run
-        self._ledger, self._identity, self._trust = ledger, identity, trust
+        self._ledger, self._identity, self._trust, self._exposed = ledger, identity, trust, exposed
         self._keys: dict[str, bytes] = {}  #: k_ij, by the peer's name
 
     def introduction(self) -> Introduction:
@@ -141,12 +148,29 @@ class RunMasks:
         for node, mark in marks.items():  # stored with the step that follows
             self._ledger.marks.peers.spent(node, mark)
 
-    def pad(self, round: int, attempt: int, among: Sequence[str], x: Vector, size: int) -> Pad:
+    def picks(self, among: Sequence[str], k: int) -> tuple[str, ...]:
+        """k others of a set, sorted: by this run's private key, so that a restart picks the same ones of the same set,
+        and nobody can foresee them.
+        """
+        others = sorted({*among} - {self.node})
+        info = framed(PICKS, self.run, *(node.encode() for node in others))
+        return chosen(map(int, stream(self._own().private, info, k + SPARE)), others, k)
+
+    def pad(
+        self,
+        round: int,
+        attempt: int,
+        among: Sequence[str],
+        x: Vector,
+        size: int,
+        neighbours: Mapping[str, bytes] | None = None,
+    ) -> Pad:
         """What this device adds to its answer modulo 2^64, (size,), if all members `among` are told this same question.
 
+        `neighbours`: those whom alone it masks with, each with the digest of its own neighbours [all of `among`].
         Raises Refused if that is nobody but this device, or somebody it has not met, or a number is out of range.
         """
-        peers = sorted({*among} - {self.node})
+        peers = sorted({*among} - {self.node} if neighbours is None else neighbours)
         if not peers or any(peer not in self._keys for peer in peers):
             strangers = [peer for peer in peers if peer not in self._keys]
             raise Refused(
@@ -154,9 +178,13 @@ class RunMasks:
             )
         if not (0 <= round < ROUNDS and 0 <= attempt < ATTEMPTS and 0 < size <= SIZE):
             raise Refused(f"{self.node}: found no mask for {size} entries of round {round}, attempt {attempt}")
-        total, info = np.zeros(size, dtype=np.uint64), question(round, attempt, among, x)
+        total, info, own = np.zeros(size, dtype=np.uint64), question(round, attempt, among, x), digest(peers)
         for peer in peers:
-            mask = stream(self._keys[peer], info, size)
+            named = info
+            if neighbours is not None:
+                ends = (own, neighbours[peer]) if self.node < peer else (neighbours[peer], own)
+                named = framed(b"edge", info, *ends)
+            mask = stream(self._keys[peer], named, size)
             if self.node < peer:
                 total += mask
             else:
@@ -164,7 +192,7 @@ class RunMasks:
         return total
 
     def _own(self) -> _Own:
-        return msgspec.msgpack.decode(self._ledger.runs.key(self.run, self._made), type=_Own)
+        return msgspec.msgpack.decode(self._ledger.runs.key(self.run, self._made, self._exposed), type=_Own)
 
     def _made(self) -> bytes:
         private = X25519PrivateKey.from_private_bytes(system.machine.entropy(32))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable
+from math import inf, nextafter
 
 from hushgrid.kernels.errors import Refused
 from hushgrid.node.privacy.ledger_log import Record, Round, Tables
@@ -184,12 +185,12 @@ class RunTable:
 
     # --- the key of a masked run ---
 
-    def key(self, run: bytes, make: Callable[[], bytes]) -> bytes:
+    def key(self, run: bytes, make: Callable[[], bytes], exposed: float = 0.0) -> bytes:
         """The key of a run under way: made once, on the disk before it is returned, and the same until it is erased.
 
         It is erased when the run is over, and when another run is joined or gone on with although this one could be
         resumed: so a ledger holds one key at most. It never stands in the append log. Raises Refused if the run is not
-        under way, or if its key is erased.
+        under way, or if its key is erased. `exposed`: what its graphs of masks add to delta, which is booked with it.
         """
         row = f"SELECT key, keyed FROM run LEFT JOIN secret ON run = id WHERE id = ? AND {OPEN}"
         for key, keyed in self.tables.ask(row, (run,)):
@@ -200,10 +201,21 @@ class RunTable:
                 with self.tables.transaction():
                     self.db.execute("UPDATE run SET keyed = 1 WHERE id = ?", (run,))
                     self.db.execute("INSERT INTO secret VALUES (?, ?)", (run, made))
+                    if exposed:
+                        self.tables.set(exposed=nextafter(self.exposed + exposed, inf))
                 return made
         raise Refused(
             f"{self.tables.file.node}: found no key of run {run.hex()[:8]}, expected a new run: the key is erased"
         )
+
+    @property
+    def exposed(self) -> float:
+        """What graphs of masks have added to delta over the life of the ledger, a bound."""
+        return float(self.tables.meta("exposed") or 0.0)
+
+    def has_key(self, run: bytes) -> bool:
+        """Whether a run has ever had a key."""
+        return bool(self.tables.ask("SELECT 1 FROM run WHERE id = ? AND keyed", (run,)))
 
     def lacks_key(self, run: bytes) -> bool:
         """Whether a run that is not over has had a key which is erased, so that it cannot go on."""

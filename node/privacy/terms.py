@@ -12,11 +12,13 @@ from msgspec.structs import replace
 from hushgrid.kernels.algorithms.base import Algorithm, claims_epsilon, mechanisms
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy import accounting, schedule
+from hushgrid.kernels.privacy.mask_graphs import MaskGraph, fewest_neighbours, fewest_shares
 from hushgrid.kernels.ranges import MOST_MASKED
 from hushgrid.node.schema.sections import ROUNDED, Privacy
 
 #: Answers beyond the rounds of a masked run in which devices may be missing: so many, and one for so many rounds.
 SPARE = (2, 10)
+EXPOSED = 1e-9  #: what graphs of masks add to delta, unless a scenario says another number
 #: Why pure-optimal is refused beside a window.
 NOT_OPTIMAL = "pure-optimal needs the number of all answers beforehand"
 
@@ -27,11 +29,27 @@ class Masked(Struct, frozen=True):
     corrupt: int  #: t
     contributors: int  #: s, the fewest devices of a round
     pads: str = ""  #: what a pad is named by; "": by round and attempt alone, as in plans of older programs
+    graph: MaskGraph | None = None  #: who masks with whom; None: all with all
+    exposed: float = 0.0  #: what its draws may add to delta
+
+    @property
+    def uncorrupted(self) -> int:
+        """s - t: so many of a round's contributors at least are honest."""
+        return self.contributors - self.corrupt
 
     @property
     def honest(self) -> int:
-        """h = s - t: so many shares at least are in each sum that can be decoded."""
-        return self.contributors - self.corrupt
+        """h: so many shares at least are in each sum that can be decoded, but for a probability of `exposed`.
+
+        s - t, and a little less where each masks with few others. 1, a share by itself, if the graph promises nothing.
+        """
+        return self.uncorrupted if self.graph is None else max(fewest_shares(self.graph, self.exposed), 1)
+
+    def believing(self, honest: int) -> Masked:
+        """The same as somebody counts it who believes in so many honest contributors."""
+        corrupt = self.contributors - honest
+        graph = None if self.graph is None else self.graph._replace(corrupt=corrupt)
+        return replace(self, corrupt=corrupt, graph=graph)
 
 
 class Terms(Struct, frozen=True):
@@ -116,10 +134,11 @@ class Terms(Struct, frozen=True):
         With fewer of them the same noise is worth more: mu sqrt(h/h').
         """
         m = self.masked
-        if m is None or honest is None or honest >= m.honest:
+        if m is None or honest is None or honest >= m.uncorrupted:
             return self
-        mu = self.per_answer * sqrt(m.honest / honest) * (1 + ROUNDED)
-        counted = replace(self, per_answer=mu, masked=replace(m, corrupt=m.contributors - honest))
+        believed = m.believing(honest)
+        mu = self.per_answer * sqrt(m.honest / believed.honest) * (1 + ROUNDED)
+        counted = replace(self, per_answer=mu, masked=believed)
         return replace(counted, epsilon=counted.cost(counted.answers))
 
     def alone(self, answers: int | None = None) -> float:
@@ -161,6 +180,8 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0, nodes:
     masked = masked_of(p, nodes)
     if masked is not None and masked.contributors < nodes:  # a round may be asked again
         answers = p.answers or rounds + SPARE[0] + -(-rounds // SPARE[1])
+        if masked.graph is not None:  # of a smaller set
+            masked = _checked(replace(masked, graph=masked.graph._replace(draws=1 + max(answers - rounds, 0))))
     if p.growth != 1:
         schedule.check(p.growth, answers)
     accountant = p.accountant or ("zcdp" if p.mechanism == "gaussian" else "pure-basic")
@@ -212,8 +233,11 @@ def masked_of(p: Privacy, nodes: int) -> Masked | None:
     """How the sums over so many nodes are masked. Raises InputError if they are too few."""
     if not p.masked:
         return None
-    if nodes > MOST_MASKED:
-        raise InputError(f"privacy.masked: found {nodes} nodes, expected at most {MOST_MASKED}")
+    k = p.masked.neighbours or 0
+    if nodes > MOST_MASKED and not k:
+        raise InputError(
+            f"privacy.masked: found {nodes} nodes that mask all with all, expected at most {MOST_MASKED}, or neighbours"
+        )
     found = Masked(p.masked.corrupt, p.masked.contributors or nodes, p.masked.pads or "")
     if not 2 <= found.contributors <= nodes:
         raise InputError(
@@ -224,7 +248,27 @@ def masked_of(p: Privacy, nodes: int) -> Masked | None:
             f"privacy.masked.corrupt: found {found.corrupt} of {found.contributors} contributors, expected fewer than "
             "these"
         )
-    return found
+    if not k:
+        return found
+    if k >= found.contributors:
+        raise InputError(
+            f"privacy.masked.neighbours: found {k} of {found.contributors} contributors, expected fewer than these"
+        )
+    graph = MaskGraph(nodes, found.contributors, found.corrupt, k)
+    return _checked(replace(found, graph=graph, exposed=p.masked.exposed or EXPOSED))
+
+
+def _checked(masked: Masked) -> Masked:
+    """Raises InputError if each device masks with too few others."""
+    graph = masked.graph
+    assert graph is not None
+    if not fewest_shares(graph, masked.exposed):
+        raise InputError(
+            f"privacy.masked.neighbours: found {graph.neighbours}, expected at least "
+            f"{fewest_neighbours(graph, masked.exposed, 0.0)} ({graph.nodes} nodes, {graph.corrupt} corrupt, exposed "
+            f"{masked.exposed:g})"
+        )
+    return masked
 
 
 def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: str) -> None:

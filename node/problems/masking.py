@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from hushgrid.node.privacy.ledger import Ledger
 
 #: A device's pads in the run of that id, kept in its ledger, among those whom its owner allows now.
-MakeMasks = Callable[[bytes, "Ledger", AllowMasked | None], masked.Masks]
+#: The last number is what the run's graphs of masks add to delta.
+MakeMasks = Callable[[bytes, "Ledger", AllowMasked | None, float], masked.Masks]
 PADS = "question"  #: what a pad is named by
 WIDE = 40  #: standard deviations that no noise passes
+#: A device picks k others; more than MANY k + SOME neighbours it has with a chance below 1e-20
+MANY, SOME = 4, 64
 INTRODUCTION = 10_000  #: bytes of a certificate with a key and a signature, at most
 
 
@@ -42,6 +45,14 @@ def noise_shares(plan: Plan) -> list[Share]:
     return shares(t.per_answer, moves, p.size, how.honest)
 
 
+def introduced(plan: Plan) -> int:
+    """The most introductions in one message to a device; 0 if nothing is masked."""
+    if plan.terms is None or plan.terms.masked is None:
+        return 0
+    graph = plan.terms.masked.graph
+    return len(plan.nodes) if graph is None else min(len(plan.nodes), MANY * graph.neighbours + SOME)
+
+
 def own_share(plan: Plan, node: str, authority: Authority) -> Share | None:
     """The share of one node, as its owner counts it; None if nothing is masked. Raises InputError as `noise_shares`
     does.
@@ -49,7 +60,7 @@ def own_share(plan: Plan, node: str, authority: Authority) -> Share | None:
     if plan.terms is None or plan.terms.masked is None:
         return None
     share: Share = noise_shares(plan)[plan.problem.position(node)]
-    return share.relying_on(authority.honest)
+    return share.relying_on(masked_terms(plan)[0].relying_on(authority.honest).masked.honest)  # type: ignore[union-attr]
 
 
 def numbers(plan: Plan) -> masked.Terms:
@@ -63,7 +74,14 @@ def numbers(plan: Plan) -> masked.Terms:
         raise InputError(
             f"privacy.masked: found sums of up to {n * largest / lattice.g:.3g} grid steps, expected below 2^62"
         )
-    return masked.Terms(contributors=how.contributors, answers=t.answers, g=lattice.g, largest=largest)
+    return masked.Terms(
+        contributors=how.contributors,
+        answers=t.answers,
+        g=lattice.g,
+        largest=largest,
+        neighbours=how.graph.neighbours if how.graph else 0,
+        draws=how.graph.draws if how.graph else 1,
+    )
 
 
 def member(plan: Plan, name: str, gate: Any, masks: masked.Masks) -> masked.MaskedMember:
@@ -77,7 +95,8 @@ def member(plan: Plan, name: str, gate: Any, masks: masked.Masks) -> masked.Mask
             f"{name}: found pads by {rule} (its coordinator runs another version), expected them by {PADS}"
         )
     start = np.zeros(plan.problem.size)
-    context = masked.NodeContext(name=name, gate=gate, masks=masks, terms=numbers(plan), start=start)
+    members = plan.nodes if how.graph else ()
+    context = masked.NodeContext(name=name, gate=gate, masks=masks, terms=numbers(plan), start=start, members=members)
     return masked.MaskedMember(context, plan.running.rounds)
 
 
@@ -103,7 +122,7 @@ def masks_of(owner: DeviceFile) -> MakeMasks | None:
     identity = Identity.read(node, *files)
     trust_of(allowed, tls)
 
-    def masks(run: bytes, ledger: Ledger, allowed: AllowMasked | None) -> masked.Masks:
+    def masks(run: bytes, ledger: Ledger, allowed: AllowMasked | None, exposed: float) -> masked.Masks:
         """Raises Refused if the run is new, and the certificate as its files hold it is not valid now."""
         nonlocal identity
         if allowed is None:
@@ -116,6 +135,6 @@ def masks_of(owner: DeviceFile) -> MakeMasks | None:
             trust = trust_of(allowed, tls)
         except InputError:  # which names files: they are the owner's affair
             raise Refused(f"{node}: whom its owner trusts cannot be read any more (allow.masked)", "masked") from None
-        return RunMasks(node, run, ledger, identity, trust)
+        return RunMasks(node, run, ledger, identity, trust, exposed)
 
     return masks

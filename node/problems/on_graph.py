@@ -280,8 +280,7 @@ class GraphNode(ABC):
         lists.
         """
         entries: int = message_vectors(plan.algorithm) * plan.problem.size
-        introduced = masking.INTRODUCTION * len(plan.nodes) if plan.terms and plan.terms.masked else 0
-        return SMALL + 16 * entries + 200 * len(plan.nodes) + introduced
+        return SMALL + 16 * entries + 200 * len(plan.nodes) + masking.INTRODUCTION * masking.introduced(plan)
 
     def machine(
         self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, budget_check: BudgetCheck
@@ -292,7 +291,7 @@ class GraphNode(ABC):
         if t is not None and t.masked is not None:
             if self.masks is None:
                 raise masking.none_allowed(self.name)
-            masks = self.masks(run, ledger, budget_check.allow.masked)
+            masks = self.masks(run, ledger, budget_check.allow.masked, t.masked.exposed)
             return masking.member(plan, self.name, gate, masks), gate
         made: Keeping = machine_of(plan, place(plan, run, plan.problem.position(self.name), gate, noise))
         return made, gate

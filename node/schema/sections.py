@@ -206,8 +206,16 @@ class Masking(Section, frozen=True, kw_only=True):
     #: s: the fewest devices of a round [all]; with fewer than all a round can be asked again without those that are
     #: silent
     contributors: Count | UnsetType = UNSET
+    #: k: each device masks with so many others, which it picks by itself, and with those that have picked it [all]
+    neighbours: Count | UnsetType = UNSET
+    #: beside `neighbours`: what their graphs may add to delta in the whole run [1e-9]
+    exposed: Delta | UnsetType = UNSET
     #: in a plan alone: a pad is named by the whole question, and a device takes part under no other rule
     pads: Literal["question"] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if self.exposed and not self.neighbours:
+            raise ValueError("Expected exposed beside neighbours alone")
 
 
 class Privacy(Section, frozen=True, kw_only=True):
@@ -305,6 +313,9 @@ class AllowMasked(Section, frozen=True, kw_only=True):
     #: the most that all its shares over the life of the ledger may be worth against everybody else together,
     #: at the budget's delta
     alone: Epsilon
+    #: the most that graphs of masks may add to delta over the life of the ledger, counted with `honest`.
+    #: None: no run in which devices mask with few others
+    exposed: Delta | None = None
 
     def __post_init__(self) -> None:
         if (self.peers is None) == (self.ca is None):

@@ -52,4 +52,4 @@ def _maker(node: str, identity: Identity, peers: list[str]) -> MakeMasks:
     from hushgrid.node.masks.run_masks import RunMasks
 
     trust = Trust(peers)
-    return lambda run, ledger, _: RunMasks(node, run, ledger, identity, trust)
+    return lambda run, ledger, _, exposed: RunMasks(node, run, ledger, identity, trust, exposed)

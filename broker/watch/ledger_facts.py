@@ -107,7 +107,7 @@ def _runs(ledger: Ledger) -> tuple[list[Document], Latest]:
             runs.append(row | _NOTHING)
             continue
         planned = plan.terms_of(ledger.node)
-        t = planned.relying_on(ledger.spends.honest(run.id)) if planned else None  # as its answers are counted
+        t = planned.counted_at(ledger.spends.honest(run.id)) if planned else None  # as its answers are counted
         runs.append(
             row
             | {

@@ -149,7 +149,7 @@ def compare(ledger: Ledger, plan: RunPlan, run: bytes, count: int) -> Comparison
     """One run beside its device's ledger."""
     planned = plan.terms_of(ledger.node)
     assert planned is not None
-    t = planned.relying_on(
+    t = planned.counted_at(
         ledger.spends.honest(run)
     )  # an owner who believes in fewer honest ones counts more than the plan
     of_run = ledger.spends.rows(run)

@@ -158,7 +158,10 @@ def consent(t: Terms) -> Allow:
     if (m := t.masked) is None:
         return Allow()
     alone = t.alone() * (1 + 1e-9)
-    return Allow(masked=AllowMasked(corrupt=m.corrupt, honest=m.honest, alone=alone, peers=("0" * 64,)))
+    exposed = m.exposed or None
+    return Allow(
+        masked=AllowMasked(corrupt=m.corrupt, honest=m.uncorrupted, alone=alone, exposed=exposed, peers=("0" * 64,))
+    )
 
 
 def asked_to_join(device: Any, plan: RunPlan, blob: bytes) -> tuple[bool, str]:

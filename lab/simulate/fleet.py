@@ -158,7 +158,7 @@ def _mask(configs: dict[str, Document], data: dict[str, dict[str, bytes]], terms
         configs[name] |= {
             "tls": {"ca": "ca.crt", "cert": "own.crt", "key": "own.key"},
             "allow": {
-                "masked": {"corrupt": t.masked.corrupt, "honest": t.masked.honest, "alone": PLENTY, "peers": peers}
+                "masked": {"corrupt": t.masked.corrupt, "honest": t.masked.uncorrupted, "alone": PLENTY, "peers": peers}
             },
         }
 

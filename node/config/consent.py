@@ -55,6 +55,7 @@ def _masked(allowed: AllowMasked) -> str:
         f"masked sums: with {whose}; at least {corrupt} reckoned corrupt, and each share counted as one of "
         f"{allowed.honest} honest ones, this device's among them, whatever the plan says; if all others were corrupt, "
         f"all its shares over the life of the ledger would be worth epsilon {allowed.alone:g} at most"
+        + (f"; masks with few neighbours may add {allowed.exposed:g} to delta in all" if allowed.exposed else "")
     )
 
 

@@ -17,6 +17,7 @@ from hushgrid.kernels.privacy.accounting import (
     total_epsilon,
 )
 from hushgrid.kernels.privacy.limits import Charge, charge_of, charge_of_totals, limit
+from hushgrid.kernels.ranges import MOST_MASKED, NODES
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend, alone, empty, relation, steps
 from hushgrid.node.privacy.renewal import Renewal
@@ -168,12 +169,30 @@ class BudgetCheck:
             raise self._refused("masked sums, its owner allows none (allow.masked)", "masked")
         for what, actual, least in (
             ("corrupt", masked.corrupt, allowed.least_corrupt(masked.contributors)),
-            ("honest", masked.honest, allowed.honest),
+            ("honest", masked.uncorrupted, allowed.honest),
         ):
             if actual < least:
                 raise self._refused(f"{actual} {what} contributors, its owner asks for at least {least}", "masked")
+        if masked.graph is not None:
+            self._admit_graph(masked.exposed, allowed.exposed)
         k, more = steps(t.adjacency, self.adjacency), max(answers - self.answered, 0)
         self._hold_shares(more * k * k * alone(t.per_answer, counted.honest), DECIMAL)
+
+    def _admit_graph(self, exposed: float, allowed: float | None) -> None:
+        """Whether the owner lets devices mask with few others, which may add `exposed` to delta."""
+        if allowed is None:
+            raise self._refused("masks with few neighbours, its owner allows none (allow.masked.exposed)", "masked")
+        if self.ledger.spends.shares(self.adjacency)[1]:
+            reason = "masks with few neighbours, its ledger was lost once: what they have added to delta is not known"
+            raise self._refused(reason, "masked")
+        runs = self.ledger.runs
+        before = runs.exposed
+        if not runs.has_key(self.run) and before + exposed > allowed * DECIMAL:
+            reason = (
+                f"masks that may add {exposed:g} to delta, its owner allows {allowed:g} (allow.masked.exposed; so far "
+                f"{before:g})"
+            )
+            raise self._refused(reason, "masked")
 
     def _hold_shares(self, more: int, room: float = 1.0) -> None:
         """Raises Refused if these shares would take all of the ledger's beyond what the owner allows against everybody
@@ -187,10 +206,9 @@ class BudgetCheck:
         allowed, t = self.allow.masked, self.terms
         if allowed is None or t is None or not more:
             return
-        delta, held = (
-            self.budget.delta or 0.0 if self.budget else t.delta,
-            sum(self.ledger.spends.shares(self.adjacency)),
-        )
+        delta = self.budget.delta or 0.0 if self.budget else t.delta
+        shares, lost = self.ledger.spends.shares(self.adjacency)
+        held = shares + lost * (NODES // MOST_MASKED if allowed.exposed else 1)  # of sums as large as there may be
         if not limit(allowed.alone * room, delta).holds(Charge(mu2=held + more, gaussian=1)):
             before, after = (worth_alone(sum_, delta) for sum_ in (held, held + more))
             reason = (

@@ -31,6 +31,7 @@ class Masked(Struct, frozen=True):
     pads: str = ""  #: what a pad is named by; "": by round and attempt alone, as in plans of older programs
     graph: MaskGraph | None = None  #: who masks with whom; None: all with all
     exposed: float = 0.0  #: what its draws may add to delta
+    shares: int = 0  #: h, as a ledger has counted it; 0: by the rest
 
     @property
     def uncorrupted(self) -> int:
@@ -43,7 +44,9 @@ class Masked(Struct, frozen=True):
 
         s - t, and a little less where each masks with few others. 1, a share by itself, if the graph promises nothing.
         """
-        return self.uncorrupted if self.graph is None else max(fewest_shares(self.graph, self.exposed), 1)
+        if self.shares or self.graph is None:
+            return self.shares or self.uncorrupted
+        return max(fewest_shares(self.graph, self.exposed), 1)
 
     def believing(self, honest: int) -> Masked:
         """The same as somebody counts it who believes in so many honest contributors."""
@@ -136,7 +139,16 @@ class Terms(Struct, frozen=True):
         m = self.masked
         if m is None or honest is None or honest >= m.uncorrupted:
             return self
-        believed = m.believing(honest)
+        return self._counted(m, m.believing(honest))
+
+    def counted_at(self, shares: int | None) -> Terms:
+        """The same as a ledger has counted it, by so many honest shares in a sum [as many as the plan]."""
+        m = self.masked
+        if m is None or shares is None or shares >= m.honest:
+            return self
+        return self._counted(m, m.believing(shares) if m.graph is None else replace(m, shares=shares))
+
+    def _counted(self, m: Masked, believed: Masked) -> Terms:
         mu = self.per_answer * sqrt(m.honest / believed.honest) * (1 + ROUNDED)
         counted = replace(self, per_answer=mu, masked=believed)
         return replace(counted, epsilon=counted.cost(counted.answers))

@@ -122,7 +122,7 @@ def masks_of(owner: DeviceFile) -> MakeMasks | None:
     identity = Identity.read(node, *files)
     trust_of(allowed, tls)
 
-    def masks(run: bytes, ledger: Ledger, allowed: AllowMasked | None, exposed: float) -> masked.Masks:
+    def masks(run: bytes, ledger: Ledger, allowed: AllowMasked | None, exposed: float = 0.0) -> masked.Masks:
         """Raises Refused if the run is new, and the certificate as its files hold it is not valid now."""
         nonlocal identity
         if allowed is None:

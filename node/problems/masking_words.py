@@ -16,7 +16,9 @@ def figures(t: Terms) -> Document:
     if m is None:
         return {}
     alone = {"epsilon": t.alone(), "delta": t.delta}
-    return {"masked": {"corrupt": m.corrupt, "contributors": m.contributors, "honest": m.honest, "alone": alone}}
+    graph = {} if m.graph is None else {"neighbours": m.graph.neighbours, "exposed": m.exposed}
+    figures: Document = {"corrupt": m.corrupt, "contributors": m.contributors, "honest": m.honest, "alone": alone}
+    return {"masked": figures | graph}
 
 
 def short(privacy: DocumentView) -> str:
@@ -26,7 +28,8 @@ def short(privacy: DocumentView) -> str:
         return ""
     return (
         f" against coordinator, broker and any {m['corrupt']} of the nodes together, if {m['honest']} of a round's "
-        f"contributors are honest (against all others together epsilon {m['alone']['epsilon']:.6g})"
+        f"contributors are honest (against all others together epsilon {m['alone']['epsilon']:.6g}"
+        + (f"; graphs of masks add {m['exposed']:g} to delta)" if "neighbours" in m else ")")
     )
 
 
@@ -50,12 +53,18 @@ def claim(result: DocumentView, epsilon: str, number: Callable[..., str]) -> tup
         return ()
     t, h, alone = m["corrupt"], m["honest"], m["alone"]
     others = f"any {t} of the {nodes} devices" if t else "none of the devices"
+    graph = (
+        f" Each device masks with {m['neighbours']} others of its own choice: with a probability of at most "
+        f"{number(m['exposed'])} a sum of fewer than {h} honest shares can be decoded, which adds to δ."
+        if "neighbours" in m
+        else ""
+    )
     return (
         f"Against the broker, the coordinator and {others} together, and anyone who {OPEN}: (ε = {epsilon}, δ = "
         f"{number(alone['delta'])})-differential privacy for one record, computationally, provided at least {h} of a "
         "round's contributors run this program and their certificates are theirs. Against all others together: (ε = "
         f"{number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}). A device whose owner believes in fewer "
-        "honest ones counts more, and its own ledger says how much.",
+        f"honest ones counts more, and its own ledger says how much.{graph}",
         "Masking is not integrity: a device can spoil a sum, and nobody sees which one did.",
     )
 

@@ -17,8 +17,8 @@ def figures(t: Terms) -> Document:
         return {}
     alone = {"epsilon": t.alone(), "delta": t.delta}
     graph = {} if m.graph is None else {"neighbours": m.graph.neighbours, "exposed": m.exposed}
-    figures: Document = {"corrupt": m.corrupt, "contributors": m.contributors, "honest": m.honest, "alone": alone}
-    return {"masked": figures | graph}
+    sums: Document = {"corrupt": m.corrupt, "contributors": m.contributors, "honest": m.honest, "alone": alone}
+    return {"masked": sums | graph}
 
 
 def short(privacy: DocumentView) -> str:
@@ -26,10 +26,11 @@ def short(privacy: DocumentView) -> str:
     m = privacy.get("masked")
     if not m:
         return ""
+    honest = m["contributors"] - m["corrupt"]
+    graphs = f"; graphs of masks add {m['exposed']:g} to delta" if "neighbours" in m else ""
     return (
-        f" against coordinator, broker and any {m['corrupt']} of the nodes together, if {m['honest']} of a round's "
-        f"contributors are honest (against all others together epsilon {m['alone']['epsilon']:.6g}"
-        + (f"; graphs of masks add {m['exposed']:g} to delta)" if "neighbours" in m else ")")
+        f" against coordinator, broker and any {m['corrupt']} of the nodes together, if {honest} of a round's "
+        f"contributors are honest (against all others together epsilon {m['alone']['epsilon']:.6g}{graphs})"
     )
 
 
@@ -51,11 +52,11 @@ def claim(result: DocumentView, epsilon: str, number: Callable[..., str]) -> tup
     m, nodes = (result.get("privacy") or {}).get("masked"), result.get("nodes")
     if not m:
         return ()
-    t, h, alone = m["corrupt"], m["honest"], m["alone"]
+    t, h, alone = m["corrupt"], m["contributors"] - m["corrupt"], m["alone"]
     others = f"any {t} of the {nodes} devices" if t else "none of the devices"
     graph = (
         f" Each device masks with {m['neighbours']} others of its own choice: with a probability of at most "
-        f"{number(m['exposed'])} a sum of fewer than {h} honest shares can be decoded, which adds to δ."
+        f"{number(m['exposed'])} a sum of fewer than {m['honest']} honest shares can be decoded, which adds to δ."
         if "neighbours" in m
         else ""
     )

@@ -17,7 +17,7 @@ import numpy as np
 from hushgrid.kernels.algorithms import fedavg
 from hushgrid.kernels.algorithms import sum as sums
 from hushgrid.kernels.algorithms.base import Algorithm
-from hushgrid.kernels.patterns.masked import Ask, Masked, decoded
+from hushgrid.kernels.patterns.masked import Ask, Draw, Masked, decoded
 from hushgrid.kernels.patterns.star import Z
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.attacks.base import Attack, Recovered
@@ -109,18 +109,22 @@ def share_sd(transcript: Transcript) -> float:
 def decodable(transcript: Transcript) -> list[Sum]:
     """The sums of the attempts of which every message was heard: late ones count."""
     requests: dict[int, Ask] = {}
+    draws: dict[int, tuple[str, ...]] = {}  # the sets that were drawn for, by the number of the exchange
     shares: dict[int, dict[str, bytes]] = {}
     for m in transcript.messages:
         if isinstance(m.body, Ask):
             requests.setdefault(m.seq, m.body)
+        elif isinstance(m.body, Draw):
+            draws[m.seq] = tuple(sorted({*transcript.plan.nodes} - {*m.body.absent}))
         elif isinstance(m.body, Masked) and len(m.body.share) == 8 * transcript.problem.size:
             shares.setdefault(m.seq, {})[m.src] = m.body.share
     g, sums = noise_shares(transcript.plan)[0].lattice.g, []
     for seq, ask in sorted(requests.items()):
         sent = shares.get(seq, {})
-        if ask.among and {*ask.among} <= {*sent} and ask.x.size == transcript.problem.size:
-            total = decoded([sent[node] for node in ask.among], g)
-            sums.append(Sum(ask.round, ask.attempt, ask.among, ask.x, total))
+        among = ask.among or draws.get(max((t for t in draws if t < seq), default=0), ())
+        if among and {*among} <= {*sent} and ask.x.size == transcript.problem.size:
+            total = decoded([sent[node] for node in among], g)
+            sums.append(Sum(ask.round, ask.attempt, among, ask.x, total))
     return sums
 
 

@@ -50,7 +50,7 @@ def test_every_numbered_item_of_a_paper_has_one_line(paper):
 def test_its_command_and_its_findings_exist(paper, item):
     if item.command:
         _, verb, name = item.command.split()
-        assert name in {"run": scenarios.names(), "study": STUDIES}[verb]
+        assert name in {"run": scenarios.names(), "check": scenarios.names(), "study": STUDIES}[verb]
     assert bool(item.command) == (item.state != "not")
     page = (ROOT / "docs" / "papers" / f"{paper}.md").read_text()
     for number in re.findall(r"\((\d\.\d)\)", item.what):

@@ -16,7 +16,7 @@ from tests.support.scenarios.guarded_plans import DELTA, sum_of
 
 RUN, LATER = b"r" * 16, b"s" * 16
 ADJACENCY = Adjacency(replace_one_record=ReplaceOneRecord(clip=1.0))
-N, T, K, EXPOSED = 1000, 200, 44, 1e-9
+N, T, K, EXPOSED = 1000, 200, 36, 1e-7
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def ledger(tmp_path):
         yield opened
 
 
-def owner(ledger, plan, honest=800, exposed=1e-8, run=RUN):
+def owner(ledger, plan, honest=800, exposed=1e-6, run=RUN):
     masked = AllowMasked(corrupt=1, honest=honest, alone=90.0, ca="ca.pem", exposed=exposed)
     budget = Budget(epsilon=50.0, delta=DELTA, adjacency=ADJACENCY)
     terms = plan.terms_of("n0")
@@ -49,7 +49,7 @@ def joined(ledger, plan, run):
 def test_shares_are_made_for_those_that_every_sum_has(plan):
     m = plan.terms.masked
     assert m.uncorrupted == N - T
-    assert m.honest == fewest_shares(MaskGraph(N, N, T, K), EXPOSED) < N - T
+    assert m.honest == fewest_shares(MaskGraph(N, N, T, K), EXPOSED) <= N - T
     t = plan.terms_of("n0")
     share = own_share(plan, "n0", owner_of_none())
     assert share.honest == m.honest
@@ -68,7 +68,7 @@ def owner_of_none():
 def test_an_owner_who_believes_in_fewer_counts_by_the_graph_with_more_corrupt(ledger, plan, honest):
     counted = owner(ledger, plan, honest).terms
     shares = fewest_shares(MaskGraph(N, N, N - honest, K), EXPOSED)
-    assert counted.masked.honest == shares < honest
+    assert counted.masked.honest == shares <= honest
     assert counted.per_answer == pytest.approx(plan.terms.per_answer * (plan.terms.masked.honest / shares) ** 0.5)
     assert own_share(plan, "n0", owner(ledger, plan, honest)).honest == shares
 
@@ -94,13 +94,13 @@ def test_an_owner_who_says_nothing_of_it_takes_part_in_no_such_run(ledger, plan)
 
 
 def test_what_graphs_add_to_delta_is_held_over_the_life_of_the_ledger(ledger, plan):
-    owner(ledger, plan, exposed=2e-9).admit(1)
+    owner(ledger, plan, exposed=2e-7).admit(1)
     joined(ledger, plan, RUN)
-    owner(ledger, plan, exposed=1e-9).admit(1)  # this run has been booked
-    owner(ledger, plan, exposed=2e-9, run=LATER).admit(1)
+    owner(ledger, plan, exposed=1e-7).admit(1)  # this run has been booked
+    owner(ledger, plan, exposed=2e-7, run=LATER).admit(1)
     joined(ledger, plan, LATER)
-    with pytest.raises(Refused, match=r"may add 1e-09 to delta, its owner allows 2e-09 .*so far 2e-09"):
-        owner(ledger, plan, exposed=2e-9, run=b"t" * 16).admit(1)
+    with pytest.raises(Refused, match=r"may add 1e-07 to delta, its owner allows 2e-07 .*so far 2e-07"):
+        owner(ledger, plan, exposed=2e-7, run=b"t" * 16).admit(1)
 
 
 def test_fewer_contributors_than_nodes_mean_several_draws_and_more_neighbours():

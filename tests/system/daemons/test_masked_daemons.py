@@ -52,6 +52,32 @@ def test_daemons_add_up_a_statistic_and_all_are_told_what_it_is(tmp_path, mosqui
         assert [kind for kind, _ in fleet.spends(name)] == ["gaussian"]
 
 
+def test_daemons_mask_with_few_neighbours_and_book_what_that_adds_to_delta(tmp_path, mosquitto_program, stack):
+    few = SUM.replace("{corrupt: 1, contributors: 3}", "{corrupt: 1, neighbours: 2}")
+    allow = "corrupt: 1, honest: 3, alone: 3.0, exposed: 1.0e-8"
+    fleet = masked_fleet(tmp_path / "fleet", mosquitto_program, stack, allow, few)
+    to_the_end(fleet)
+    found = [kept["x"] for kept in models(fleet).values()]
+    assert all(np.array_equal(found[0], x) and np.any(x) for x in found)
+    for name in SENSORS:
+        assert [kind for kind, _ in fleet.spends(name)] == ["gaussian"]
+        with closing(sqlite3.connect(fleet.state(name) / f"{name}.ledger")) as db:
+            assert db.execute("SELECT count(*) FROM secret").fetchone() == (0,)
+            assert db.execute("SELECT DISTINCT honest FROM spend").fetchall() == [(2,)]
+            ((exposed,),) = db.execute("SELECT value FROM meta WHERE key = 'exposed'").fetchall()
+            assert exposed == pytest.approx(1e-9)
+
+
+def test_an_owner_who_says_nothing_of_neighbours_refuses_them(tmp_path, mosquitto_program, stack):
+    few = SUM.replace("{corrupt: 1, contributors: 3}", "{corrupt: 1, neighbours: 2}")
+    fleet = masked_fleet(tmp_path / "fleet", mosquitto_program, stack, "corrupt: 1, honest: 3, alone: 3.0", few)
+    for name in SENSORS:
+        fleet.node(name)
+    coordinator = fleet.coordinator("--once")
+    assert coordinator.code() == 3
+    assert "masks with few neighbours, its owner allows none (allow.masked.exposed)" in coordinator.said
+
+
 @pytest.mark.parametrize(
     ("allow", "words"),
     [

@@ -19,6 +19,12 @@ def test_through_a_broker_the_bits_are_those_of_memory(tmp_path, any_broker, mak
     background_run.assert_same_bits(run(raw), run(raw, transport="mqtt", broker=any_broker.url))
 
 
+def test_among_few_neighbours_too(tmp_path, any_broker):
+    few = {"masked": {"corrupt": 1, "neighbours": 3, "exposed": 1e-3}}
+    raw = masked(tmp_path, nodes=6, privacy=few, run={"record": "trajectory"})
+    background_run.assert_same_bits(run(raw), run(raw, transport="mqtt", broker=any_broker.url))
+
+
 @pytest.mark.parametrize("early", [True, False], ids=["while they meet", "later"])
 def test_killed_at_random_the_answer_keeps_its_bits_and_no_pad_is_used_twice(tmp_path, any_broker, early):
     raw = masked(tmp_path, algorithm={"rounds": 60}, run=TRANSCRIPT)

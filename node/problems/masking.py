@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,8 +42,13 @@ def masked_terms(plan: Plan) -> tuple[Terms, Masked]:
 def noise_shares(plan: Plan) -> list[Share]:
     """The share of each node's noise, in the order of the nodes. Raises InputError if no grid holds it."""
     (t, how), p = masked_terms(plan), plan.problem
-    moves = [p.moved(i, t) for i in range(len(p.nodes))]
-    return shares(t.per_answer, moves, p.size, how.honest)
+    moves = tuple(p.moved(i, t) for i in range(len(p.nodes)))
+    return _shares(t.per_answer, moves, p.size, how.honest)
+
+
+@lru_cache(maxsize=8)  # in a simulation every node asks for those of all
+def _shares(mu: float, moves: tuple[float, ...], size: int, honest: int) -> list[Share]:
+    return shares(mu, moves, size, honest)
 
 
 def introduced(plan: Plan) -> int:

@@ -341,7 +341,7 @@ class MaskedCentre(StarCentre):
         super().__init__(context.members, rounds)
         self.terms, self.tolerance, self.patience = context.terms, context.tolerance, context.patience
         self.state = CentreState(0, context.start.copy(), among=self.members)
-        self._near: tuple[int, dict[str, set[str]]] = 0, {}
+        self._adjacent: tuple[int, dict[str, set[str]]] = 0, {}
 
     @abstractmethod
     def advance(self, total: Vector, among: Sequence[str]) -> Vector:
@@ -381,9 +381,9 @@ class MaskedCentre(StarCentre):
             case "draw":
                 return Draw(tuple(sorted({*self.members} - {*s.among})))
             case "introduce" if self.terms.neighbours:
-                near = self._neighbours()
-                introductions = {m: s.introductions[m] for m in sorted({member, *near[member]})}
-                return Edges(introductions, {m: digest(near[m]) for m in sorted(near[member])})
+                adjacent = self._neighbours()
+                introductions = {m: s.introductions[m] for m in sorted({member, *adjacent[member]})}
+                return Edges(introductions, {m: digest(adjacent[m]) for m in sorted(adjacent[member])})
             case "introduce":
                 return Introduced(s.introductions)
             case "ask":
@@ -393,13 +393,13 @@ class MaskedCentre(StarCentre):
     def _neighbours(self) -> dict[str, set[str]]:
         """Whom each member of the set has picked, or was picked by. Computed once for each exchange."""
         s = self.state
-        if self._near[0] != s.t:
-            near: dict[str, set[str]] = {m: {*picked} for m, picked in s.picks.items()}
+        if self._adjacent[0] != s.t:
+            adjacent: dict[str, set[str]] = {m: {*picked} for m, picked in s.picks.items()}
             for m, picked in s.picks.items():
                 for other in picked:
-                    near[other].add(m)
-            self._near = s.t, near
-        return self._near[1]
+                    adjacent[other].add(m)
+            self._adjacent = s.t, adjacent
+        return self._adjacent[1]
 
     def receive(self, sender: str, seq: int, body: object) -> Step:
         s = self.state

@@ -88,8 +88,8 @@ def fewest_shares(graph: MaskGraph, exposed: float) -> int:
     return allowed + 1 if allowed or graph.honest == 1 else 0
 
 
-def fewest_neighbours(graph: MaskGraph, exposed: float, kept: float = 0.95, *, confirmed: bool = False) -> int:
-    """The smallest k with which each sum has `kept` of the honest shares, but for a probability of `exposed`.
+def fewest_neighbours(graph: MaskGraph, exposed: float, share: float = 0.95, *, confirmed: bool = False) -> int:
+    """The smallest k with which each sum has `share` of the honest shares, but for a probability of `exposed`.
 
     `confirmed`: if every pick were confirmed to both ends, which keeps all.
     """
@@ -98,7 +98,7 @@ def fewest_neighbours(graph: MaskGraph, exposed: float, kept: float = 0.95, *, c
         tried = graph._replace(neighbours=k)
         if confirmed:
             return float(np.sum(np.exp(log_bounds_confirmed(tried)))) <= exposed
-        return fewest_shares(tried, exposed) >= max(kept * graph.honest, 1)
+        return fewest_shares(tried, exposed) >= max(share * graph.honest, 1)
 
     most, high = graph.contributors - 1, 1  # of all with all it is known
     while high < most and not enough(high):
@@ -110,15 +110,15 @@ def fewest_neighbours(graph: MaskGraph, exposed: float, kept: float = 0.95, *, c
     return high
 
 
-def chosen(words: Iterable[int], others: Sequence[str], k: int) -> tuple[str, ...]:
+def chosen(uniform: Iterable[int], others: Sequence[str], k: int) -> tuple[str, ...]:
     """k of the others, sorted, each set of k equally likely: the first k steps of Fisher's and Yates's shuffle.
 
-    words: uniform below 2^64. A word that would favour some of the others is passed over.
+    uniform: words below 2^64. A word that would favour some of the others is passed over.
     """
-    shuffled, stream = list(others), iter(words)
+    shuffled, stream = list(others), iter(uniform)
     for a in range(k):
-        left = len(shuffled) - a
-        b = a + next(word for word in stream if word < (1 << 64) - (1 << 64) % left) % left
+        rest = len(shuffled) - a
+        b = a + next(word for word in stream if word < (1 << 64) - (1 << 64) % rest) % rest
         shuffled[a], shuffled[b] = shuffled[b], shuffled[a]
     return tuple(sorted(shuffled[:k]))
 

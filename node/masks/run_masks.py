@@ -178,11 +178,11 @@ class RunMasks:
             )
         if not (0 <= round < ROUNDS and 0 <= attempt < ATTEMPTS and 0 < size <= SIZE):
             raise Refused(f"{self.node}: found no mask for {size} entries of round {round}, attempt {attempt}")
-        total, info, own = np.zeros(size, dtype=np.uint64), question(round, attempt, among, x), digest(peers)
+        total, info, ours = np.zeros(size, dtype=np.uint64), question(round, attempt, among, x), digest(peers)
         for peer in peers:
             named = info
             if neighbours is not None:
-                ends = (own, neighbours[peer]) if self.node < peer else (neighbours[peer], own)
+                ends = (ours, neighbours[peer]) if self.node < peer else (neighbours[peer], ours)
                 named = framed(b"edge", info, *ends)
             mask = stream(self._keys[peer], named, size)
             if self.node < peer:

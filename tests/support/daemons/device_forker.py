@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from math import inf
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.member import Member
+from tests.support.storm.recorded import PLACE, noted
 
 
 def whole(directory: Path) -> int:
@@ -78,7 +79,8 @@ def command(arguments: list[str], environment: dict[str, str], directory: str) -
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["hushgrid", *arguments]
-    return hushgrid.cli.main.main()
+    with noted(Path(environment[PLACE])) if PLACE in environment else nullcontext():
+        return hushgrid.cli.main.main()
 
 
 def act(line: str) -> tuple[str, Callable[[], int]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 
 
 class _Line:
@@ -26,10 +28,9 @@ class Lines:
     """To the port `target` of loopback. They live in a thread of their own."""
 
     def __init__(self, target: int, names: Iterable[str]) -> None:
-        self.target = target
-        self._loop, self._ready = asyncio.new_event_loop(), threading.Event()
-        self._lines = {name: _Line() for name in names}
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.target, self._ready = target, threading.Event()
+        self._names, self._lines = list(names), dict[str, _Line]()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._thread.start()
         self._ready.wait()
 
@@ -49,24 +50,22 @@ class Lines:
         self._loop.call_soon_threadsafe(self._mend, self._lines[name])
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
-        self._loop.close()
 
     # --- in the thread ---
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        for line in self._lines.values():
-            server = self._loop.run_until_complete(
-                asyncio.start_server(lambda r, w, line=line: self._pass(line, r, w), "127.0.0.1", 0)  # type: ignore[misc]
-            )
-            line.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        self._loop.run_forever()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0))
+    async def _run(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        async with AsyncExitStack() as stack:
+            for name in self._names:
+                line = self._lines[name] = _Line()
+                server = await asyncio.start_server(partial(self._pass, line), "127.0.0.1", 0)
+                line.port = (await stack.enter_async_context(server)).sockets[0].getsockname()[1]
+            self._ready.set()
+            await self._over.wait()
+            for line in self._lines.values():
+                line.reset()
 
     @staticmethod
     def _cut(line: _Line) -> None:
@@ -79,27 +78,26 @@ class Lines:
         line.flows.set()
 
     async def _pass(self, line: _Line, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        ends = [back]
         line.ends.add(back)
         try:
             if line.whole:
                 far, forth = await asyncio.open_connection("127.0.0.1", self.target)
+                ends.append(forth)
                 line.ends.add(forth)
                 await asyncio.gather(self._copy(line, near, forth), self._copy(line, far, back))
         except OSError:
-            pass
+            pass  # the broker is away
         finally:
-            for end in (back, *(end for end in [locals().get("forth")] if end)):
+            for end in ends:
                 end.transport.abort()
                 line.ends.discard(end)
 
     @staticmethod
     async def _copy(line: _Line, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        try:
+        with suppress(OSError):
             while blob := await source.read(1 << 16):
                 await line.flows.wait()
                 target.write(blob)
                 await target.drain()
-        except OSError:
-            pass
-        finally:
-            target.close()
+        target.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from heapq import heapify, heappop, heappush
 from math import inf
 from pathlib import Path
@@ -17,7 +17,7 @@ from hushgrid.broker.enrolment.lists.access import Access, Rights
 from hushgrid.broker.servers.process import free_port
 from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.faults import Fault
-from hushgrid.lab.simulate.fleet import FLEET, Fleet, config_of, written
+from hushgrid.lab.simulate.fleet import FLEET, config_of, written
 from hushgrid.lab.simulate.judge import compare, judge, lines, outcomes
 from hushgrid.lab.simulate.manner import ROOM, cost
 from hushgrid.lab.simulate.recorder import digest
@@ -214,7 +214,7 @@ class Storm:
     def _happens(self, fault: Fault) -> None:
         """Whoever it is meant for may be down already: then it does not happen."""
         names = [n for n in fault.who if n in self.daemons]
-        if fault.kind == "broker" and self.down or fault.kind not in ("broker", "cut") and not names:
+        if (fault.kind == "broker" and self.down) or (fault.kind not in ("broker", "cut") and not names):
             return
         self.happened.append(Fault(_now(), fault.kind, fault.who, fault.seconds, fault.amount, how=fault.how))
         who = fault.who[0] if len(fault.who) == 1 else ""
@@ -259,7 +259,7 @@ class Storm:
     def _thaw(self, name: str) -> None:
         if name in self.daemons:
             self.daemons[name].child.send_signal(signal.SIGCONT)
-    
+
     def _restart(self, name: str, seconds: float) -> None:
         self._thaw(name)
         daemon = self.daemons.pop(name)

@@ -19,7 +19,7 @@ from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.faults import Fault
 from hushgrid.lab.simulate.fleet import FLEET, config_of, written
 from hushgrid.lab.simulate.judge import compare, judge, lines, outcomes
-from hushgrid.lab.simulate.manner import ROOM, cost
+from hushgrid.lab.simulate.manner import ROOM, cost, own_file
 from hushgrid.lab.simulate.recorder import digest
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.transport.mqtt import MqttLink
@@ -37,6 +37,7 @@ EVERY_S = 2.0
 RESTART_S = 1.0  #: after which a service that has ended by itself is started again
 FORESEEN = (4,)  #: exit codes of a service that tries again: a disk, a mark or a broker that may come back
 ANSWERS = ("answer", "held")
+OVER = ("mend", "thaw", "open", "melt")  #: what ends a fault
 
 
 class _Directory(FleetDirectory):
@@ -65,6 +66,7 @@ class Storm:
 
     def __init__(self, place: Path, kind: str, pattern: str, stack: ExitStack) -> None:
         self.place, self.pattern, self.stack, self.fleet = place, pattern, stack, made(pattern)
+        self.fed = pattern != "zones"  #: zones give one noisy answer, and repeat it: each run leaves the same
         place.mkdir(parents=True)
         self.directory, self.broker = self._broker(kind)
         self.names = [*self.fleet.nodes, COORDINATOR]
@@ -138,6 +140,8 @@ class Storm:
         began = _now()
         for number, fault in enumerate(faults):
             heappush(self.due, (began + fault.moment, number, "fault", ""))
+        for name in self.fleet.nodes if self.fed else []:
+            self._feed(name)
         while _now() < began + seconds:
             self._turn(faults)
         self._still()
@@ -240,6 +244,13 @@ class Storm:
                 (self.broker.kill if fault.how == "kill" else self.broker.freeze)()
                 self._later(fault.seconds, "open" if fault.how == "kill" else "melt", "")
 
+    def _feed(self, name: str) -> None:
+        """Its data are measured anew, and come out the same: a window has room again for what is about them."""
+        file = own_file(self.fleet, name)
+        (new := self.place / name / "new.data").write_bytes(self.fleet.data[name][file])
+        new.replace(self.place / name / file)
+        self._later(EVERY_S, "feed", name)
+
     def _start(self, name: str) -> None:
         if name in self.daemons:
             return
@@ -285,8 +296,8 @@ class Storm:
 
     def _still(self) -> None:
         """Nothing goes wrong any more: what is off is on again."""
-        over = [one for one in self.due if one[2] not in ("fault", "start")]
-        self.due = [one for one in self.due if one[2] == "start"]
+        over = [one for one in self.due if one[2] in OVER]
+        self.due = [one for one in self.due if one[2] in ("start", "feed")]
         heapify(self.due)
         for _, _, what, who in sorted(over):
             getattr(self, f"_{what}")(who)
@@ -313,7 +324,7 @@ class Storm:
                     self.notebook.note("defect", name, trace=wrong)
         events, state = history(self.place), self.place / COORDINATOR / "state"
         judge(events, state, owing, self.notebook.note)
-        if self.pattern == "zones":  # one noisy answer, repeated: each run leaves the same
+        if not self.fed:
             first = next(iter(outcomes(events).values()))
             compare(events, state, first, self.notebook.note)
         known = {e["digest"] for e in events if e["e"] == "send"}

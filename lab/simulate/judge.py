@@ -45,20 +45,24 @@ def judge(history: list[Document], state: Path, owing: Iterable[str], note: Note
         note("unpaid", name, text="the outcome of a run is owed after the faults have stopped")
 
 
-def compare(history: list[Document], state: Path, quiet: Outcomes, note: Note, until: float = inf) -> None:
+def compare(history: list[Document], state: Path, quiet: Outcomes, note: Note, until: float = inf) -> int:
     """Whether an answer of all, of whom none was lost meanwhile, is that of a quiet run. until: an interval's number.
 
-    A walk that has gone around somebody is another one, and its token has a later epoch.
+    A walk that has gone around somebody is another one, and its token has a later epoch. Returns how many are.
     """
     around = {e["run"] for e in history if e["e"] == "send" and e.get("epoch")}
     records = [json.loads(path.read_text()) for path in (state / "runs").glob("*.json")]
     left, lost = outcomes(history), {record["run"]: record["lost"] for record in records}
+    same = 0
     for row in lines(state):
         if float(row["interval"]) > until:
             break  # of other data
         whole = row["outcome"] == "answer" and not row["absent"] and not lost.get(row["run"], True)
         if whole and row["run"][:8] not in around:
-            for (name, file), digest in left.get(row["run"][:8], {}).items():
-                if digest != quiet.get((name, file), digest):
-                    text = f"interval {row['interval']}, run {row['run'][:8]}: {file} is not that of the quiet run"
-                    note("other bits", name, text=text)
+            results = left.get(row["run"][:8], {})
+            others = [key for key, digest in results.items() if digest != quiet.get(key, digest)]
+            for name, file in others:
+                text = f"interval {row['interval']}, run {row['run'][:8]}: {file} is not that of the quiet run"
+                note("other bits", name, text=text)
+            same += bool(results.keys() & quiet.keys()) and not others
+    return same

@@ -49,6 +49,7 @@ class Simulation:
         fed: each device's data file is replaced once an interval, by the same data.
         """
         self.quiet, self.fed = quiet, fed
+        self.same = 0  #: intervals that have left what a quiet one leaves, bit for bit
         self.fleet, self.world, self.place = fleet, World(seed), place
         self.broker = Broker(self.world, self._heard)
         self.machines: dict[str, Machine] = {}
@@ -88,6 +89,11 @@ class Simulation:
     def counts(self) -> dict[str, int]:
         """Faults so far, by kind."""
         return self.faults.counts | self.broker.counts
+
+    @property
+    def answered(self) -> int:
+        """Intervals so far with an answer."""
+        return sum(e["e"] == "ends" and e["outcome"] in ("answer", "held") for e in self.world.history)
 
     def outcomes(self) -> dict[str, Outcomes]:
         """What each run has left, by run."""
@@ -167,7 +173,7 @@ class Simulation:
         owing = [n for n, one in self.recorder.ledgers.items() if self.machines[n].process.alive and one.runs.owed()]
         judge(history, state, owing, note)
         if self.quiet is not None:
-            compare(history, state, self.quiet, note, (self.faults.changed_at or inf) / self.fleet.every)
+            self.same = compare(history, state, self.quiet, note, (self.faults.changed_at or inf) / self.fleet.every)
 
 
 def switched_on(world: World, name: str) -> float:

@@ -101,7 +101,7 @@ def _shipped(name: str, rounds: int | None = None) -> tuple[Document, Fleet]:
     path = ROOT / "scenarios" / f"{name}.yaml"
     raw = read_yaml(path)
     if rounds is not None:
-        raw["algorithm"]["rounds"] = rounds
+        raw["algorithm"]["rounds"], raw["problem"]["ac"] = rounds, "none"  # the AC step is a process of its own
     return raw, fleet(copy.deepcopy(raw), str(path), path.parent)
 
 

@@ -183,9 +183,10 @@ class Storm:
                 self._later(seconds, "start", name)
 
     def _exits(self, name: str, daemon: Daemon, foreseen: tuple[int, ...]) -> None:
-        code = daemon.child.poll()
+        code = daemon.code()
         self.notebook.note("exit", name, code=code)
-        if code not in foreseen:
+        early = code < 0 and not daemon.said  # a signal has come before it listens to any
+        if code not in foreseen and not early:
             self.notebook.note("defect", name, trace=f"ended with {code}: {daemon.said[-2000:]}")
 
     def _until(self, happened, text: str, *, fail: bool = True) -> None:  # type: ignore[no-untyped-def]

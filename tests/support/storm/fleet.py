@@ -37,6 +37,7 @@ EVERY_S = 2.0
 RESTART_S = 1.0  #: after which a service that has ended by itself is started again
 FORESEEN = (4,)  #: exit codes of a service that tries again: a disk, a mark or a broker that may come back
 ANSWERS = ("answer", "held")
+BETWEEN_S = 0.3  #: without a message: what comes next is of another run
 OVER = ("mend", "thaw", "open", "melt")  #: what ends a fault
 
 
@@ -80,6 +81,8 @@ class Storm:
         self.daemons: dict[str, Daemon] = {}
         self.ending: dict[str, tuple[Daemon, float]] = {}  #: that have been asked to, and the pause until they start
         self.starts, self.happened = 0, list[Fault]()
+        self.aimed, self.busy = list[Fault](), 0.0  #: faults meant for the next run; when the last message of one came
+        self.during: list[tuple[float, Fault]] = []  #: those of this run, and when
         self.due: list[tuple[float, int, str, str]] = []  #: (time, number, what, who)
         self.opening: threading.Thread | None = None  #: the broker starts again
         self.down = False  #: the broker
@@ -157,18 +160,34 @@ class Storm:
 
     def _turn(self, faults: list[Fault]) -> None:
         """What comes is seen, what is due happens, and who has ended by himself is started again."""
-        for message in self.observer.poll(min(max(self.due[0][0] - _now(), 0.0), 0.05) if self.due else 0.05):
+        for message in self.observer.poll(0.01):
+            if "/edge/" in message.topic or "/all/" in message.topic:
+                self._busy()
             if message.payload and not message.retained:
                 self.seen[digest(message.payload.replace(str(self.place).encode(), b""))] = message.topic
         if self.opening is not None and not self.opening.is_alive():
             self.opening, self.down = None, False
         self._ended()
+        for moment, fault in list(self.during):
+            if moment <= _now():
+                self.during.remove((moment, fault))
+                self._happens(fault)
         while self.due and self.due[0][0] <= _now():
             _, number, what, who = heappop(self.due)
-            if what == "fault":
+            if what == "fault" and faults[number].call:
+                self.aimed.append(faults[number])
+            elif what == "fault":
                 self._happens(faults[number])
             else:
                 getattr(self, f"_{what}")(who)
+
+    def _busy(self) -> None:
+        """A run is under way: what is meant for the next one has a time if this is it."""
+        now, before = _now(), self.busy
+        self.busy = now
+        if now - before > BETWEEN_S:
+            self.during += [(now + fault.call / 1000, fault) for fault in self.aimed]
+            self.aimed.clear()
 
     def _ended(self) -> None:
         """Who has ended is started again."""
@@ -297,6 +316,8 @@ class Storm:
 
     def _still(self) -> None:
         """Nothing goes wrong any more: what is off is on again."""
+        self.aimed.clear()
+        self.during.clear()
         over = [one for one in self.due if one[2] in OVER]
         self.due = [one for one in self.due if one[2] in ("start", "feed")]
         heapify(self.due)

@@ -9,6 +9,7 @@ from hushgrid.lab.simulate.faults import Fault
 from hushgrid.node.wire import COORDINATOR
 
 PAUSE_S = 1.2  #: between two faults, on average
+AIMED, RUN_MS = 0.6, 100  #: the share meant for the next run; so many ms after it has begun, on average
 #: How often each kind is drawn, as (kind, how).
 SHARES = {
     ("kill", "one"): 8.0, ("kill", "all"): 0.7, ("freeze", "one"): 4.0, ("restart", "one"): 3.0,
@@ -20,7 +21,7 @@ LONGEST_S = {"kill": 2.0, "freeze": 5.0, "restart": 1.0, "reload": 0.0, "cut": 5
 
 
 def drawn(seed: str, nodes: Sequence[str], seconds: float) -> list[Fault]:
-    """Those of a storm of so many seconds."""
+    """Those of a storm of so many seconds. `call`: of one meant for the next run, at which ms of it."""
     dice, moment, faults = Random(seed), 0.0, []
     everybody = [*nodes, COORDINATOR]
     while (moment := moment + dice.expovariate(1 / PAUSE_S)) < seconds:
@@ -31,11 +32,15 @@ def drawn(seed: str, nodes: Sequence[str], seconds: float) -> list[Fault]:
             who = tuple(everybody)
         else:
             who = (dice.choice(nodes if how == "budget" else everybody),)
-        longest = LONGEST_S[kind]
-        faults.append(Fault(moment, kind, who, longest * dice.random() ** 2, dice.uniform(0.4, 1.5), how=how))
+        during = max(int(dice.expovariate(1 / RUN_MS)), 1) if dice.random() < AIMED else 0
+        seconds = LONGEST_S[kind] * dice.random() ** 2
+        faults.append(Fault(moment, kind, who, seconds, dice.uniform(0.4, 1.5), during, how))
     return faults
 
 
 def words(faults: Sequence[Fault]) -> str:
-    """A plan to be read."""
-    return "; ".join(f"{f.moment:.1f} {f.kind} {f.how} {' '.join(f.who)} {f.seconds:.1f}" for f in faults)
+    """A plan to be read: time, kind, whom, seconds; +: ms after the next run has begun."""
+    return "; ".join(
+        f"{f.moment:.1f}{f'+{f.call}' if f.call else ''} {f.kind} {f.how} {' '.join(f.who)} {f.seconds:.1f}"
+        for f in faults
+    )

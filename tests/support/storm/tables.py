@@ -67,11 +67,11 @@ def tables(storms: Sequence[Counts]) -> str:
     brokers = [broker for broker in BROKERS if any(c.broker == broker for c in storms)]
     lines += ["", f"| fault | {' | '.join(brokers)} |", "|---" * (1 + len(brokers)) + "|"]
     for name in NAMES.values():
-        cells = []
+        row = []
         for broker in brokers:
             waits = [s for c in storms if c.broker == broker for s in c.waits.get(name, [])]
-            cells.append(f"{len(waits)}: {median(waits):.1f}, {max(waits):.1f}" if waits else "0")
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+            row.append(f"{len(waits)}: {median(waits):.1f}, {max(waits):.1f}" if waits else "0")
+        lines.append(f"| {name} | {' | '.join(row)} |")
     return "\n".join(lines)
 
 

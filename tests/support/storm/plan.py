@@ -33,8 +33,8 @@ def drawn(seed: str, nodes: Sequence[str], seconds: float) -> list[Fault]:
         else:
             who = (dice.choice(nodes if how == "budget" else everybody),)
         during = max(int(dice.expovariate(1 / RUN_MS)), 1) if dice.random() < AIMED else 0
-        seconds = LONGEST_S[kind] * dice.random() ** 2
-        faults.append(Fault(moment, kind, who, seconds, dice.uniform(0.4, 1.5), during, how))
+        lasts = LONGEST_S[kind] * dice.random() ** 2
+        faults.append(Fault(moment, kind, who, lasts, dice.uniform(0.4, 1.5), during, how))
     return faults
 
 

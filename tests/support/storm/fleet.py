@@ -20,8 +20,10 @@ from hushgrid.lab.simulate.faults import Fault
 from hushgrid.lab.simulate.fleet import FLEET, config_of, written
 from hushgrid.lab.simulate.judge import compare, judge, lines, outcomes
 from hushgrid.lab.simulate.manner import ROOM, cost, own_file
-from hushgrid.lab.simulate.recorder import digest
+from hushgrid.lab.simulate.recorder import LARGEST, digest
+from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.transport.link import Message
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, Topics
 from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, Daemon
@@ -37,7 +39,6 @@ EVERY_S = 2.0
 RESTART_S = 1.0  #: after which a service that has ended by itself is started again
 FORESEEN = (4,)  #: exit codes of a service that tries again: a disk, a mark or a broker that may come back
 ANSWERS = ("answer", "held")
-BETWEEN_S = 0.3  #: without a message: what comes next is of another run
 OVER = ("mend", "thaw", "open", "melt")  #: what ends a fault
 
 
@@ -81,7 +82,7 @@ class Storm:
         self.daemons: dict[str, Daemon] = {}
         self.ending: dict[str, tuple[Daemon, float]] = {}  #: that have been asked to, and the pause until they start
         self.starts, self.happened = 0, list[Fault]()
-        self.aimed, self.busy = list[Fault](), 0.0  #: faults meant for the next run; when the last message of one came
+        self.aimed = list[Fault]()  #: faults meant for the rounds of the next run
         self.during: list[tuple[float, Fault]] = []  #: those of this run, and when
         self.due: list[tuple[float, int, str, str]] = []  #: (time, number, what, who)
         self.opening: threading.Thread | None = None  #: the broker starts again
@@ -161,7 +162,7 @@ class Storm:
     def _turn(self, faults: list[Fault]) -> None:
         """What comes is seen, what is due happens, and who has ended by himself is started again."""
         for message in self.observer.poll(0.01):
-            if "/edge/" in message.topic or "/all/" in message.topic:
+            if self.aimed and _is_iterate(message):
                 self._busy()
             if message.payload and not message.retained:
                 self.seen[digest(message.payload.replace(str(self.place).encode(), b""))] = message.topic
@@ -182,12 +183,9 @@ class Storm:
                 getattr(self, f"_{what}")(who)
 
     def _busy(self) -> None:
-        """A run is under way: what is meant for the next one has a time if this is it."""
-        now, before = _now(), self.busy
-        self.busy = now
-        if now - before > BETWEEN_S:
-            self.during += [(now + fault.call / 1000, fault) for fault in self.aimed]
-            self.aimed.clear()
+        """The rounds of a run are under way: what is meant for one has its time."""
+        self.during += [(_now() + fault.call / 1000, fault) for fault in self.aimed]
+        self.aimed.clear()
 
     def _ended(self) -> None:
         """Who has ended is started again."""
@@ -353,6 +351,12 @@ class Storm:
         for missing in self.seen.keys() - known:
             if "/state/" not in self.seen[missing]:  # a last will is the broker's
                 self.notebook.note("defect", "", trace=f"{self.seen[missing]}: a message that nobody has noted")
+
+
+def _is_iterate(message: Message) -> bool:
+    if ("/edge/" not in message.topic and "/all/" not in message.topic) or not message.payload:
+        return False
+    return isinstance(wire.decode_envelope(message.payload, LARGEST).body, wire.Iterate)
 
 
 def _now() -> float:

@@ -9,7 +9,7 @@ from hushgrid.lab.simulate.faults import Fault
 from hushgrid.node.wire import COORDINATOR
 
 PAUSE_S = 1.2  #: between two faults, on average
-AIMED, RUN_MS = 0.6, 100  #: the share meant for the next run; so many ms after it has begun, on average
+AIMED, RUN_MS = 0.6, 50  #: the share meant for rounds: so many ms after one of the next run, on average
 #: How often each kind is drawn, as (kind, how).
 SHARES = {
     ("kill", "one"): 8.0, ("kill", "all"): 0.7, ("freeze", "one"): 4.0, ("restart", "one"): 3.0,
@@ -21,7 +21,7 @@ LONGEST_S = {"kill": 2.0, "freeze": 5.0, "restart": 1.0, "reload": 0.0, "cut": 5
 
 
 def drawn(seed: str, nodes: Sequence[str], seconds: float) -> list[Fault]:
-    """Those of a storm of so many seconds. `call`: of one meant for the next run, at which ms of it."""
+    """Those of a storm of so many seconds. `call`: of one meant for rounds, ms after an iterate."""
     dice, moment, faults = Random(seed), 0.0, []
     everybody = [*nodes, COORDINATOR]
     while (moment := moment + dice.expovariate(1 / PAUSE_S)) < seconds:
@@ -39,7 +39,7 @@ def drawn(seed: str, nodes: Sequence[str], seconds: float) -> list[Fault]:
 
 
 def words(faults: Sequence[Fault]) -> str:
-    """A plan to be read: time, kind, whom, seconds; +: ms after the next run has begun."""
+    """A plan to be read: time, kind, whom, seconds; +: ms after an iterate of the next run."""
     return "; ".join(
         f"{f.moment:.1f}{f'+{f.call}' if f.call else ''} {f.kind} {f.how} {' '.join(f.who)} {f.seconds:.1f}"
         for f in faults

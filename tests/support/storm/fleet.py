@@ -34,7 +34,7 @@ from tests.support.transport.fleet_brokers import Broker
 
 OBSERVER = "observer"
 WINDOW_S, RUNS = 30.0, 20.5  #: a device's budget, and the runs that it has room for: more than are due
-TIMES: Document = {"wait_s": 1.5, "silent_s": 1.5}
+TIMES: Document = {"wait_s": 1.5, "silent_s": 4.0}  #: who is killed in a run is often back in it
 EVERY_S = 2.0
 RESTART_S = 1.0  #: after which a service that has ended by itself is started again
 FORESEEN = (4,)  #: exit codes of a service that tries again: a disk, a mark or a broker that may come back

@@ -321,6 +321,8 @@ class Storm:
         heapify(self.due)
         for _, _, what, who in sorted(over):
             getattr(self, f"_{what}")(who)
+        while self.down:  # RabbitMQ takes a while
+            self._turn([])
         for name in self.fleet.nodes:
             self.budgets[name] = self._budget(name, 1.0)
             self._write(name)

@@ -288,12 +288,12 @@ def _vector(type_: object, value: object) -> np.ndarray:
 _SMALL2 = (LARGEST / 2) ** 2  #: entries whose squares sum to less are far from LARGEST, however the sum was rounded
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def bounded(*vectors: np.ndarray) -> bool:
     """Whether every entry is finite and at most LARGEST: what may be sent, and is taken."""
     return all(map(_bounded, vectors))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _bounded(vector: np.ndarray) -> bool:
     if vector.ndim == 1 and vector.dtype == np.float64 and vector.dot(vector) <= _SMALL2:  # as nearly all are
         return True
@@ -302,7 +302,7 @@ def _bounded(vector: np.ndarray) -> bool:
 
 def _told(type_: object, value: object) -> np.ndarray:
     vector = _vector(type_, value)
-    if not bounded(vector):
+    if not _bounded(vector):
         raise ValueError(f"a vector has an entry that is not finite, or beyond {LARGEST:.3g}")
     return vector
 

@@ -141,7 +141,7 @@ class _Connection:
         link, endpoint = self.link, self.endpoint
         link.patient = not link.connected and endpoint.patient
         messages = link.turn(ready)
-        news = False
+        answers, news = bool(messages), False
         if (link.waiting or link.mute) and not self.away:
             self.away = news = True
             endpoint.log(Warned(f"the broker is away: {printable(link.why, LINE)}"))
@@ -153,23 +153,28 @@ class _Connection:
                 endpoint.log("the broker is back")
         if messages:
             self._answer(messages)
-        if endpoint.subscriptions is not self.topics:
-            self.topics = endpoint.subscriptions
-            link.follow(self.topics)
+        topics = endpoint.subscriptions
+        if topics is not self.topics:
+            self.topics = topics
+            link.follow(topics)
         if news or len(link.refused) > self.refused:
             self.on_idle()
-        elif messages:
+        elif answers:
             self.tick = min(self.tick, self._next(self.ticked))
 
     def _answer(self, messages: list[Message]) -> None:
         link, endpoint = self.link, self.endpoint
-        now = system.machine.monotonic()
-        if now - self.ticked > POLL_S:  # it has slept: it learns the time first
-            self._tell(now)
         began = system.machine.monotonic()
-        for message in messages:
+        if began - self.ticked > POLL_S:  # it has slept: it learns the time first
+            self._tell(began)
+            began = system.machine.monotonic()
+        messages.reverse()
+        while messages:
+            topic, payload, _ = messages.pop()  # a large one is not kept longer than it takes
             # An empty one says nothing: what was retained is cleared, or somebody tries whether a topic is allowed.
-            link.send(endpoint.on_message(message.topic, message.payload) if message.payload else [])
+            if payload and (publications := endpoint.on_message(topic, payload)):
+                link.send(publications)
+        link.send(())  # those without an answer are acknowledged too
         endpoint.idle()
         endpoint.clock.worked(system.machine.monotonic() - began)
 

@@ -29,7 +29,6 @@ from hushgrid.lab.benchmarks.common.measure import Row, Table, against, row
 from hushgrid.lab.benchmarks.fleet import brokers_here, coordinate
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.runtime.event_loop import link_for, serve_all
 from hushgrid.node.runtime.member import Member, Simulated
 
@@ -91,11 +90,10 @@ def _measured(url: str, place: Path, case: Case) -> list[Row]:
         ledger = stack.enter_context(closing(Ledger(place / "coordinator.ledger", "coordinator")))
         stack.enter_context(processes([(_members, (url, fleet, case))], farewell_s=5.0))
 
-        def observe(driver: Driver, fresh: bool) -> None:
-            state = driver.machine.state
-            watch.seen(state.t if case.pattern == "star" else min(state.reached.values(), default=0))
+        def progress(t: int, total: int, residual: float | None) -> None:
+            watch.seen(t)
 
-        centre = coordinator(fleet, setup.plan, "", ledger, silent_s=PATIENCE_S, observe=observe)
+        centre = coordinator(fleet, setup.plan, "", ledger, silent_s=PATIENCE_S, progress=progress)
         began = time.process_time()
         coordinate(centre, url)
         whole = time.process_time() - began
@@ -108,7 +106,7 @@ def _measured(url: str, place: Path, case: Case) -> list[Row]:
     what = f"{case.pattern} of {case.nodes}"
     rival = Row(what=f"{what}: bare paho, a message and its answer", unit="ms", value=each)
     own = row(what, "ms", [watch.processor / case.nodes], rival=rival)
-    gathering = 1e3 * (whole - watch.processor * (case.rounds - WARM) / 1e3) / case.nodes
+    gathering = (1e3 * whole - watch.processor * (case.rounds - WARM)) / case.nodes
     return [
         against(own, case.limit) if case.limit else own,
         rival,

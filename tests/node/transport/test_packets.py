@@ -28,7 +28,7 @@ properties = st.fixed_dictionaries(
 @given(topics, payloads, numbers, versions, st.booleans(), st.none() | st.integers(0, 0xFFFFFFFF))
 @settings(deadline=None)
 def test_a_publication_is_written_as_paho_writes_it(topic, payload, number, five, retain, expiry):
-    ours = packets.publish(topic.encode(), payload, number, retain=retain, five=five, expiry=expiry)
+    ours = packets.publish(topic.encode(), len(payload), number, retain=retain, five=five, expiry=expiry) + payload
     stated = {} if expiry is None or not five else {"MessageExpiryInterval": expiry}
     assert ours == PahoTwin(five).write(topic, payload, retain=retain, number=number, properties=stated)
 

@@ -264,8 +264,12 @@ def _parsed(fleet: str, topic: str) -> tuple[str, str, str]:
     raise Malformed(f"topic {topic[:80]!r}")
 
 
+WIDE = 1 << 12  #: bytes from which on a vector is not copied before it is encoded
+
+
 def _enc(value: object) -> object:
-    return np.ascontiguousarray(_flat(value), dtype="<f8").tobytes()
+    vector = np.ascontiguousarray(_flat(value), dtype="<f8")
+    return vector.tobytes() if vector.nbytes < WIDE else memoryview(vector).cast("B")
 
 
 def _flat(value: object) -> np.ndarray:

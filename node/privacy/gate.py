@@ -185,7 +185,9 @@ class Gate:
             raise Refused(f"{self.node}: an exact answer was asked for in a private run")
         self._spend(Spend(self.state.answers + 1, "nonprivate", inf, inf, 0.0, 0.0, "", "none"))
 
-    def _release(self, question: bytes, compute: Callable[[], Vector], unit: float = 1.0) -> Vector:
+    def _release(
+        self, question: bytes | memoryview, compute: Callable[[], Vector], unit: float = 1.0
+    ) -> Vector:
         """One answer, shape (width,): what `compute` makes of the data, rounded to the grid, plus exact noise.
 
         The answer is paid before the data are touched. `question`: everything besides the data on which the answer
@@ -218,7 +220,7 @@ class Gate:
         """Sum of |noise| of one answer, in the unit of what it answers."""
         return float(np.sum(np.abs(n))) * g
 
-    def _draw(self, spend: Spend, question: bytes, draw: Callable[[], Noise]) -> Noise:
+    def _draw(self, spend: Spend, question: bytes | memoryview, draw: Callable[[], Noise]) -> Noise:
         """The noise of one answer to `question`, which is paid here.
 
         If a process that died has drawn and paid an answer to this question, its noise is used again: unless a reading
@@ -241,10 +243,12 @@ class Gate:
     def _settle(self) -> None:
         self.counted = None if self.expiry is None else self.expiry.counted
 
-    def _digest(self, subject: bytes, question: bytes) -> bytes:
+    def _digest(self, subject: bytes, question: bytes | memoryview) -> bytes:
         """The digest of what is asked, and of which readings."""
         readings = b"" if self.counted is None else b" of the readings " + np.packbits(self.counted).tobytes() + b" "
-        return hashlib.sha256(b"".join((self.run, subject, readings, question))).digest()
+        digest = hashlib.sha256(b"".join((self.run, subject, readings)))
+        digest.update(question)
+        return digest.digest()
 
     def _paper_noise(self, scale: float, size: int) -> Vector:
         """The current answer's noise as a paper draws it, (size,): Laplace or Gaussian, in floating point."""

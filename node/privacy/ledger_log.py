@@ -319,11 +319,13 @@ class Tables:
         log = self.log
         if log is None or not self.file.durable or self._torn_now:
             return False
-        blob = encoded(record)
         try:
             if log.unsure:
                 raise OSError(errno.EIO, "its disk has failed before")
             self._make_log(log)
+            if not log.takes(record.state or b""):  # a wide one is not encoded for nothing
+                return False
+            blob = encoded(record)
             if not log.takes(blob):
                 return False
             if not log.fits(blob):

@@ -358,7 +358,7 @@ def _read(run: Started) -> tuple[str, list[tuple[int, float, int, int]], dict[st
     its own.
     """
     with closing(run.ledgers.open(COORDINATOR)) as ledger:
-        last = ledger.runs.last()
+        last = ledger.runs.last(state=run.setup.reads_state)
         if last is None or last.status != "done":
             raise Stopped(f"{run.setup.plan.name}: the coordinator's ledger has no finished run")
         farewell = wire.decode_envelope(last.last or b"", wire.SMALL).body

@@ -181,7 +181,8 @@ class Driver:
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # `_vectors` are checked below
                 step = make()
-            if not wire.bounded(*self._vectors(step)):
+                sound = all(map(wire.within, self._vectors(step)))
+            if not sound:
                 raise Failed(
                     f"{self.node}: an iterate is not finite or beyond its bound, expected a run that converges"
                 )

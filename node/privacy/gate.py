@@ -185,9 +185,7 @@ class Gate:
             raise Refused(f"{self.node}: an exact answer was asked for in a private run")
         self._spend(Spend(self.state.answers + 1, "nonprivate", inf, inf, 0.0, 0.0, "", "none"))
 
-    def _release(
-        self, question: bytes | memoryview, compute: Callable[[], Vector], unit: float = 1.0
-    ) -> Vector:
+    def _release(self, question: bytes | memoryview, compute: Callable[[], Vector], unit: float = 1.0) -> Vector:
         """One answer, shape (width,): what `compute` makes of the data, rounded to the grid, plus exact noise.
 
         The answer is paid before the data are touched. `question`: everything besides the data on which the answer

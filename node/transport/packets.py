@@ -7,6 +7,7 @@ and skipped: nothing that a peer sends depends on it. We allow the broker no top
 from __future__ import annotations
 
 import struct
+
 PUBLISH, PUBACK, PINGRESP = 0x30, 0x40, 0xD0  #: types: the upper half of a packet's first byte
 PINGREQ = b"\xc0\x00"
 ACKNOWLEDGED = b"\x40\x02"  #: how our PUBACK begins; its reason is success, and is left out

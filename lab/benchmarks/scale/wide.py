@@ -63,7 +63,11 @@ def _peaks(size: int, nodes: int, rounds: int) -> dict[str, float]:
         row = draw.normal(size=(1, size))
         data.append((row / (np.linalg.norm(row) * (1 + 1e-9)), np.ones(1)))
     arrays = lay_rows(raw, data)
-    before, peaks, over = _bytes("self", "RssAnon:"), dict.fromkeys((LAUNCHER, COORDINATOR, NODE), 0.0), threading.Event()
+    before, peaks, over = (
+        _bytes("self", "RssAnon:"),
+        dict.fromkeys((LAUNCHER, COORDINATOR, NODE), 0.0),
+        threading.Event(),
+    )
 
     def look() -> None:
         while not over.wait(PERIOD_S):

@@ -25,7 +25,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
-from msgspec.structs import astuple
 
 from hushgrid.node.wire import CLAIMS, Mark
 
@@ -235,7 +234,8 @@ class PeerMarks:
             return
         risen = highest(before, mark)
         if stands:
-            self.peers[name] = Peer(*astuple(risen), known.beside, known.covered)
+            price = risen.no, risen.epsilon, risen.mu2, risen.nonprivate
+            self.peers[name] = Peer(risen.ledger, *price, known.beside, known.covered)
             self.changed.add(name)
             return
         beside = [m for m in known.beside if m.ledger != mark.ledger] + [risen]

@@ -269,7 +269,7 @@ WIDE = 1 << 12  #: bytes from which on a vector is not copied before it is encod
 
 def _enc(value: object) -> object:
     vector = np.ascontiguousarray(_flat(value), dtype="<f8")
-    return vector.tobytes() if vector.nbytes < WIDE else memoryview(vector).cast("B")
+    return vector.tobytes() if vector.nbytes < WIDE else vector.data.cast("B")
 
 
 def _flat(value: object) -> np.ndarray:
@@ -324,7 +324,7 @@ _presence = msgspec.msgpack.Decoder(Presence)
 def encode(value: Any) -> bytes:
     """A struct (or a state dataclass, under the names of `Machine.state`) as bytes; equal values give equal bytes."""
     if hasattr(value, "encoded_names"):
-        value = {stored: getattr(value, name) for stored, name in _names_of(type(value))}
+        value = {stored: getattr(value, name) for stored, name in _names_of(cast(object, type(value)))}
     return _encoder.encode(value)
 
 

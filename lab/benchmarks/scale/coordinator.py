@@ -26,7 +26,7 @@ from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Document
 from hushgrid.lab.benchmarks.common.bare import PATIENCE_S, WARM, BareRounds, Watch, echoes, processes
 from hushgrid.lab.benchmarks.common.measure import Row, Table, against, row
-from hushgrid.lab.benchmarks.fleet import brokers_here, coordinate
+from hushgrid.lab.benchmarks.common.served import brokers_here, coordinate
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.event_loop import link_for, serve_all

@@ -18,7 +18,7 @@ from hushgrid.broker.simulation.progress import Progress
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Document
 from hushgrid.lab.benchmarks.common.measure import Row, Table, against
-from hushgrid.lab.benchmarks.fleet import brokers_here
+from hushgrid.lab.benchmarks.common.served import brokers_here
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.wire import COORDINATOR
 

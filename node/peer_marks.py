@@ -227,13 +227,13 @@ class PeerMarks:
 
     def _raise(self, name: str, known: Peer, mark: Mark) -> None:
         """The mark of one ledger rises; one that is not known is added beside the others."""
-        stands = mark.ledger == known.ledger  # as it is with nearly every message
-        before = known.stands if stands else self.mark(name, mark.ledger)
+        current = mark.ledger == known.ledger  # as it is with nearly every message
+        before = known.stands if current else self.mark(name, mark.ledger)
         counted = before or Mark(mark.ledger, 0)
         if not plausible(mark, counted) or not above(mark, counted):
             return
         risen = highest(before, mark)
-        if stands:
+        if current:
             price = risen.no, risen.epsilon, risen.mu2, risen.nonprivate
             self.peers[name] = Peer(risen.ledger, *price, known.beside, known.covered)
             self.changed.add(name)

@@ -107,10 +107,10 @@ def _measured(url: str, place: Path, case: Case) -> list[Row]:
         each = 1e3 * (time.process_time() - began) / (case.rounds + 1) / case.nodes
     what = f"{case.pattern} of {case.nodes}"
     rival = Row(what=f"{what}: bare paho, a message and its answer", unit="ms", value=each)
-    own = row(what, "ms", [watch.processor / case.nodes], rival=rival)
+    ours = row(what, "ms", [watch.processor / case.nodes], rival=rival)
     gathering = (1e3 * whole - watch.processor * (case.rounds - WARM)) / case.nodes
     return [
-        against(own, case.limit) if case.limit else own,
+        against(ours, case.limit) if case.limit else ours,
         rival,
         Row(what=f"{what}: joining, first rounds and farewell, a member", unit="ms", value=gathering),
     ]

@@ -150,8 +150,3 @@ def share() -> float:
 def monotonic() -> float:
     """As `System.monotonic`."""
     return machine.monotonic()
-
-
-def gmtime() -> time.struct_time:
-    """UTC, now."""
-    return time.gmtime(machine.wall())

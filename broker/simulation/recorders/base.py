@@ -82,8 +82,13 @@ class Recorder(Protocol):
         """The vectors that are recorded of a node or of the coordinator, as the algorithm declares them."""
         ...
 
-    def observer(self, plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
-        """The trace of a node or of the coordinator, in the directory `place`. `reveal`: whether noise is recorded."""
+    def observer(
+        self, plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths, behind: int
+    ) -> Observer:
+        """The trace of a node or of the coordinator, in the directory `place`. `reveal`: whether noise is recorded.
+
+        behind: as of `Cells`.
+        """
         ...
 
     def recorded(self, plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
@@ -120,7 +125,7 @@ def declared(widths: Widths, algorithm: str, vectors: Mapping[str, Vector | None
                 f"expected a vector of {size}, as declared"
             )
         row.append(vector)
-    return np.concatenate(row)
+    return np.concatenate(row) if len(row) > 1 else row[0]
 
 
 def own_of(state: object, widths: Widths) -> dict[str, Vector | None]:
@@ -128,21 +133,54 @@ def own_of(state: object, widths: Widths) -> dict[str, Vector | None]:
     return {key: getattr(state, key, None) for key in widths}
 
 
+class Cells:
+    """A file of float64 cells. `behind`: bytes that may wait to be written, where no process can be killed alone."""
+
+    def __init__(self, path: Path, behind: int) -> None:
+        self.behind = behind
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._first, self._waiting = 0, bytearray()  #: where the bytes that wait begin; these
+
+    def write(self, first: int, cells: Vector) -> None:
+        """Writes the cells `first` and following."""
+        if 8 * first != self._first + len(self._waiting):
+            self._flush()
+            self._first = 8 * first
+        self._waiting += np.ascontiguousarray(cells, "<f8").data
+        if len(self._waiting) > self.behind:
+            self._flush()
+
+    def written(self, cell: int) -> bool:
+        """Whether anything but zero stands there."""
+        self._flush()
+        return bool(os.pread(self._handle, 8, 8 * cell).strip(b"\0"))
+
+    def _flush(self) -> None:
+        if self._waiting:
+            os.pwrite(self._handle, self._waiting, self._first)
+            self._first += len(self._waiting)
+            self._waiting = bytearray()
+
+    def close(self) -> None:
+        self._flush()
+        os.close(self._handle)
+
+
 class Trace:
     """A node's rows, one a round, in a file of float64. The node's driver calls it after each commit."""
 
-    def __init__(self, directory: Path, node: str) -> None:
-        self._handle = os.open(path_of(directory, node), os.O_RDWR | os.O_CREAT, 0o600)
+    def __init__(self, directory: Path, node: str, behind: int) -> None:
+        self._cells = Cells(path_of(directory, node), behind)
 
     def write(self, t: int, row: Vector, width: int, first: int = 0) -> None:
         """Writes cells `first` and following of row t (from 1); a row has `width` cells."""
-        os.pwrite(self._handle, np.ascontiguousarray(row, "<f8").tobytes(), 8 * ((t - 1) * width + first))
+        self._cells.write((t - 1) * width + first, row)
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         raise NotImplementedError
 
     def close(self) -> None:
-        os.close(self._handle)
+        self._cells.close()
 
 
 def finite(value: float) -> float | None:

@@ -94,7 +94,7 @@ def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     return {} if name == COORDINATOR else dict.fromkeys((*algorithm.token, *algorithm.recorded), shape.size)
 
 
-def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
+def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths, behind: int) -> Observer:
     if name == COORDINATOR:
         return Nothing()
     return WalkTrace(place, name, cast(Walk, plan.algorithm), widths, reveal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import cached_property
 from importlib import import_module
 from math import inf
 from typing import Any, NamedTuple, cast
@@ -113,7 +114,7 @@ class StarCoordinator(Coordinator):
     def dimension(self, member: str) -> int:
         return int((self.centre.announced or self.shares)[member])
 
-    @property
+    @cached_property
     def limit(self) -> int:
         largest = self.centre.largest or self.shares
         return SMALL + INTRODUCTION + 8 * max(largest.values(), default=0)

@@ -43,7 +43,7 @@ class AnswerTrace:
     """
 
     def __init__(self, observer: Observer, place: Path, name: str, behind: int = 0) -> None:
-        self.observer, self.behind = observer, behind
+        self.observer, self.name, self.behind = observer, name, behind
         self._cells = Cells(place / f"{name}.answers", 0)
         self._waiting: dict[int, Answer] = {}  #: by slot, where answers may wait until the end
 
@@ -51,11 +51,16 @@ class AnswerTrace:
         self.observer(driver, fresh)
         released = self._decoded(cast(object, driver.machine)) if driver.gate is None else driver.gate.released or []
         for answer in released:
-            slot = 1 + (answer.no - 1) % held(answer.x.size)
-            self._waiting |= {0: answer, slot: answer} if answer.no == 1 else {slot: answer}
+            self.take(answer)
         released.clear()
         if not self.behind:
             self._write()
+
+    def take(self, answer: Answer) -> None:
+        """Takes an answer down."""
+        if answer.no == 1:
+            self._waiting[0] = answer
+        self._waiting[1 + (answer.no - 1) % held(answer.x.size)] = answer
 
     def _decoded(self, machine: Any) -> list[Answer]:
         """The mean answer of all that a sum was asked of, if one was decoded now. Its scale counts one node's noise as

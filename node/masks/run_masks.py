@@ -16,6 +16,7 @@ and the gate's note the noise. And members that were told different points, or s
 
 from __future__ import annotations
 
+import hmac
 import struct
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -77,9 +78,9 @@ def stream(key: bytes, info: bytes, size: int) -> Pad:
     """m_ij (size,) of a question: ChaCha20 (RFC 8439) from block 0 on under HKDF-SHA256(k_ij, question),
     little-endian words.
 
-    A key serves once, so the nonce is 0.
+    A key serves once, so the nonce is 0. For 32 bytes HKDF is two HMACs, the first without a salt.
     """
-    once = HKDF(SHA256(), 32, None, info).derive(key)
+    once = hmac.digest(hmac.digest(bytes(32), key, "sha256"), info + b"\x01", "sha256")
     blocks = Cipher(ChaCha20(once, bytes(16)), None).encryptor().update(bytes(8 * size))
     return np.frombuffer(blocks, dtype="<u8").astype(np.uint64, copy=False)
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 
 from hushgrid.node.wire import CLAIMS, Mark

@@ -86,9 +86,7 @@ def shares(mu: float, sensitivities: Sequence[float], moved: int, honest: int, g
 
 
 @lru_cache(maxsize=4)  # each of n nodes of one process asks for the shares of all, several times
-def _shares(
-    mu: float, sensitivities: tuple[float, ...], moved: int, honest: int, g: float | None
-) -> tuple[Share, ...]:
+def _shares(mu: float, sensitivities: tuple[float, ...], moved: int, honest: int, g: float | None) -> tuple[Share, ...]:
     if honest < 1:
         raise InputError(f"masked: found {honest} honest devices, expected at least 1")
     g = g or min(Lattice.gaussian(mu, s, moved).g for s in {*sensitivities})

@@ -82,9 +82,7 @@ class Recorder(Protocol):
         """The vectors that are recorded of a node or of the coordinator, as the algorithm declares them."""
         ...
 
-    def observer(
-        self, plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths, behind: int
-    ) -> Observer:
+    def observer(self, plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths, behind: int) -> Observer:
         """The trace of a node or of the coordinator, in the directory `place`. `reveal`: whether noise is recorded.
 
         behind: as of `Cells`.

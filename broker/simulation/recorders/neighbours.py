@@ -40,7 +40,9 @@ class RoundTrace:
     its own vectors after the step and the message that it was made with.
     """
 
-    def __init__(self, directory: Path, node: str, algorithm: Rounds, widths: Widths, reveal: bool, behind: int) -> None:
+    def __init__(
+        self, directory: Path, node: str, algorithm: Rounds, widths: Widths, reveal: bool, behind: int
+    ) -> None:
         self.algorithm, self.widths, self.reveal = algorithm, widths, reveal
         self.messages = algorithm.rounds * algorithm.messages
         self._cells = Cells(path_of(directory, node), behind)

@@ -238,7 +238,7 @@ def made_up(nodes: Iterable[str]) -> tuple[dict[str, Identity], Trust]:
         unsigned = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         lasting = unsigned.not_valid_before(now() - DAY).not_valid_after(now() + 3650 * DAY)
         identities[node] = Identity(lasting.sign(key, None), key)
-    return identities, Shared(identity.fingerprint for identity in identities.values())
+    return identities, Trust(identity.fingerprint for identity in identities.values())
 
 
 def lasting(node: str, seed: bytes, number: int) -> Identity:

@@ -150,3 +150,8 @@ def share() -> float:
 def monotonic() -> float:
     """As `System.monotonic`."""
     return machine.monotonic()
+
+
+def gmtime() -> time.struct_time:
+    """UTC, now."""
+    return time.gmtime(machine.wall())

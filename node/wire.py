@@ -291,10 +291,11 @@ _SMALL2 = (LARGEST / 2) ** 2  #: entries whose squares sum to less are far from 
 @np.errstate(over="ignore", invalid="ignore")
 def bounded(*vectors: np.ndarray) -> bool:
     """Whether every entry is finite and at most LARGEST: what may be sent, and is taken."""
-    return all(map(_bounded, vectors))
+    return all(map(bounded_one, vectors))
 
 
-def _bounded(vector: np.ndarray) -> bool:
+def bounded_one(vector: np.ndarray) -> bool:
+    """`bounded` for a caller that ignores what overflows."""
     if vector.ndim == 1 and vector.dtype == np.float64 and vector.dot(vector) <= _SMALL2:  # as nearly all are
         return True
     return bool(np.logical_and.reduce(np.abs(vector) <= LARGEST))  # false for nan too

@@ -83,6 +83,7 @@ class SpendTable:
         for scope in (ALL, VERSION):
             self._need(scope)
         self.price = Price.unpacked(tables.meta("price"))  #: of all spends
+        self._after: tuple[Price, list[Cost], Price] = self.price, [], self.price  #: what `price_after` said last
         #: which of its owner's data the device holds: a gate repeats an answer for the same version only
         self.data_version: int = int(tables.meta("data_version"))
         #: running time, s, when it was declared; None: a release that did not note it has declared it
@@ -344,10 +345,14 @@ class SpendTable:
     def _steps(self, adjacency: str) -> int:
         return most_steps(adjacency, self.unit, self.records)
 
-    def price_after(self, costs: Iterable[Cost]) -> Price:
+    def price_after(self, costs: list[Cost]) -> Price:
+        before, same, price = self._after
+        if before is self.price and same == costs:  # as for the message before
+            return price
         price = self.price
         for kind, value, mu2, adjacency, _ in costs:
             price = price.plus(kind, value, mu2, self._steps(adjacency))
+        self._after = self.price, costs, price
         return price
 
     def count_at(self, adjacency: str) -> None:

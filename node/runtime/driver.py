@@ -179,9 +179,10 @@ class Driver:
         if self.gate is None:
             return make()
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # `_vectors` are checked below
+            with np.errstate(over="ignore", invalid="ignore"):
                 step = make()
-            if not wire.bounded(*self._vectors(step)):
+                bounded = all(map(wire.bounded_one, self._vectors(step)))
+            if not bounded:
                 raise Failed(
                     f"{self.node}: an iterate is not finite or beyond its bound, expected a run that converges"
                 )

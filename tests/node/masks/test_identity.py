@@ -54,7 +54,7 @@ def test_what_one_node_of_a_process_has_verified_stands_for_all_and_for_nothing_
     identities, _ = made_up(["n1"])
     trust, good, verified = Shared([identities["n1"].fingerprint]), shown(identities["n1"]), []
     wrong = Trust._wrong
-    monkeypatch.setattr(Trust, "_wrong", lambda *asked: verified.append(asked[2]) or wrong(*asked))
+    monkeypatch.setattr(Trust, "_wrong", lambda *args: verified.append(args[2]) or wrong(*args))
     for _ in range(3):
         trust.verify(RUN, "n1", good)
     assert verified == ["n1"]

@@ -39,10 +39,10 @@ SEEDS, WORKERS = 20, 2
 SWEEP_S = 60.0  #: of wall time on WORKERS cores that nobody else uses
 
 
-def whole() -> Table:
+def runs() -> Table:
     """Both modes, numba where it is installed."""
-    rows = in_each_mode("hushgrid.lab.benchmarks.common.whole")
-    return Table(name="whole", summary="whole runs in one process, processor time", rows=rows)
+    rows = in_each_mode("hushgrid.lab.benchmarks.common.runs")
+    return Table(name="runs", summary="whole runs in one process, processor time", rows=rows)
 
 
 def measured(repeats: int = 3) -> list[Row]:
@@ -70,10 +70,10 @@ def sweep() -> Table:
     began, used = time.perf_counter(), _processor_s()
     run_sweep("adult-ring", OVER, SEEDS, set={"run.record": "end"}, workers=WORKERS)
     seconds, processor = time.perf_counter() - began, _processor_s() - used
-    runs = SEEDS * len(OVER["algorithm"]) * len(OVER["privacy.epsilon"])
+    count = SEEDS * len(OVER["algorithm"]) * len(OVER["privacy.epsilon"])
     rows = [
-        against(row(f"{runs} runs, {WORKERS} workers, processor time", "s", [processor]), WORKERS * SWEEP_S),
-        against(row(f"{runs} runs, {WORKERS} workers, wall time beside what else ran", "s", [seconds]), SWEEP_S),
+        against(row(f"{count} runs, {WORKERS} workers, processor time", "s", [processor]), WORKERS * SWEEP_S),
+        against(row(f"{count} runs, {WORKERS} workers, wall time beside what else ran", "s", [seconds]), SWEEP_S),
     ]
     return Table(name="sweep", summary=f"adult-ring; load {os.getloadavg()[0]:.1f} at the end", rows=rows)
 

@@ -161,8 +161,6 @@ class Coordinator(Endpoint, Pattern):
         if not step and envelope.mark is not None:
             self.membership.marks.born(src, envelope.mark)
         self.silence.end(src, asked=isinstance(body, Join))  # a join is of no round
-        if step:
-            return self._publish(out)
         match body:
             case Join(warm, stands, accepted, seen) if envelope.mark is not None:
                 if warm:

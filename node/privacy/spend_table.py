@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -18,12 +17,14 @@ from hushgrid.node import system
 from hushgrid.node.privacy.ledger_log import Record, Tables
 from hushgrid.node.privacy.ledger_rows import (
     DAY,
+    Cost,
     Counted,
     ReadingDays,
     Recent,
     Spend,
     StoredSpend,
     Window,
+    costs_of,
     most_steps,
     relation,
     size,
@@ -39,16 +40,6 @@ ALL, VERSION, DATED = "all", "version", "dated"
 
 Scope = str | bytes
 Sums = dict[tuple[Scope, str], Counted]  #: by scope and adjacency
-
-
-class Cost(NamedTuple):
-    """What decides the cost of one row."""
-
-    kind: str
-    value: float
-    mu2: float
-    adjacency: str
-    honest: int = 0  #: as in `Spend`
 
 
 class SpendTable:
@@ -501,10 +492,6 @@ class SpendTable:
             ],
         )
         self.db.execute("DELETE FROM spend WHERE no <= ?", (rows[-1][0],))
-
-
-def costs_of(spends: Iterable[Spend]) -> list[Cost]:
-    return [Cost(s.kind, s.value, s.mu2, s.adjacency, s.honest) for s in spends]
 
 
 def unpacked(blob: bytes) -> dict[str, Counted]:

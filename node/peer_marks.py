@@ -96,7 +96,7 @@ class Peer(Struct, array_like=True, frozen=True):
 
 def peer(stands: Mark, beside: Iterable[Mark] = (), covered: Iterable[Mark] = ()) -> Peer:
     """The marks of one peer, within their bounds: no sum falls by it."""
-    others = sorted((m for m in beside if not empty(m)), key=_dearness, reverse=True)
+    others = sorted((m for m in beside if not empty(m)), key=_dearness, reverse=True) if beside else []
     if len(others) > MOST_LEDGERS:
         last = [m for m in others if m.ledger == POOL]
         rest = [m for m in others if m.ledger != POOL]
@@ -190,8 +190,11 @@ class PeerMarks:
     def mark(self, name: str, ledger: bytes) -> Mark | None:
         """The mark of one ledger of a peer."""
         known = self.peers.get(name)
-        marks = (*known.counted, *known.covered) if known else ()
-        return next((m for m in marks if m.ledger == ledger), None)
+        if known is None:
+            return None
+        if known.ledger == ledger:
+            return known.stands
+        return next((m for m in (*known.beside, *known.covered) if m.ledger == ledger), None)
 
     def marks(self, name: str, ledger: bytes | None = None) -> tuple[Mark, ...]:
         """All that the ledger of this id is to be told; None: one that knows nothing. The first is the most

@@ -142,11 +142,11 @@ class Coordinator(Endpoint, Pattern):
         if envelope.run != self.run or not self.run:
             return self._drop("a foreign run")
         body, out = envelope.body, []
-        if isinstance(body, Plan | Finish):
+        if isinstance(body, (Plan, Finish)):
             return self._drop("not for the coordinator")
         if isinstance(body, Finished) and not self.ending:
             return self._drop("a farewell before the end")
-        step = not isinstance(body, Join | Refuse | Finished)
+        step = not isinstance(body, (Join, Refuse, Finished))
         if step:
             if self.driver is None or self.phase != "running":  # after them: it was on its way when they ended
                 return [] if self.ending else self._drop("before the rounds")

@@ -261,7 +261,7 @@ def _memory(run: Started) -> tuple[str, Transcript]:
         def centre() -> Coordinator:
             return cast(Coordinator, hub.endpoints[COORDINATOR])
 
-        hub.run(lambda: centre().finished, run.signals)
+        hub.run(lambda: hub.endpoints[COORDINATOR].finished, run.signals)
         if run.signals() and not centre().finished:
             hub.publish(centre().stop(f"interrupted by {run.signals.name}"))
             hub.run(lambda: centre().finished)

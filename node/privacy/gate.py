@@ -220,7 +220,7 @@ class Gate:
 
     def _size(self, n: Index, g: float) -> float:
         """Sum of |noise| of one answer, in the unit of what it answers."""
-        return float(np.sum(np.abs(n))) * g
+        return float(np.add.reduce(np.abs(n))) * g
 
     def _draw(self, spend: Spend, question: bytes | memoryview, draw: Callable[[], Noise]) -> Noise:
         """The noise of one answer to `question`, which is paid here.

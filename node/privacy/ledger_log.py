@@ -28,6 +28,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,6 +50,11 @@ WIDE = 1 << 18  #: bytes of a state that is looked at before its record is made
 RECORDS = 4  #: that a log holds at least: a step that is larger goes straight to the tables
 _HEAD = struct.Struct("<II")
 _WHOSE = struct.Struct("<Q16s")
+
+
+@lru_cache(maxsize=8)  # of the rows of one second
+def _utc(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
 
 
 Round = tuple[int, float | None, int, int]  #: (round, residual, messages, bytes)
@@ -295,7 +301,7 @@ class Tables:
     @staticmethod
     def now() -> str:
         """UTC, for the rows."""
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", system.gmtime())
+        return _utc(int(system.wall()))
 
     # --- the log ---
 

@@ -11,9 +11,9 @@ from hushgrid.node.peer_marks import Peer, PeerMarks
 from hushgrid.node.privacy import marks
 from hushgrid.node.privacy.ledger_file import LedgerFailed
 from hushgrid.node.privacy.ledger_log import Record, Tables
-from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.privacy.ledger_rows import Spend, costs_of
 from hushgrid.node.privacy.marks import MarkFile, NoMark
-from hushgrid.node.privacy.spend_table import SpendTable, costs_of
+from hushgrid.node.privacy.spend_table import SpendTable
 from hushgrid.node.wire import CLAIMS, Mark
 
 #: Of a main file that lacks what stood beside it.

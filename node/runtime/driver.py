@@ -73,7 +73,7 @@ Address = tuple[str, int]  #: of a message of a star: receiver and number
 
 def _address(send: Send) -> Address | None:
     """None of what is no exchange: it says how things stand now, or may be all that the receiver still lacks."""
-    return (send.dst, send.seq) if isinstance(send.body, wire.Exchange) else None
+    return (send.dst, send.seq) if type(send.body) in wire.EXCHANGES else None
 
 
 class Driver:
@@ -137,7 +137,7 @@ class Driver:
         if not step.taken:
             return self._encode(step)
         self.seen[key] = (envelope.epoch, envelope.seq, digest)
-        if isinstance(body, wire.Iterate):
+        if type(body) in wire.ITERATES:
             self.taken = (self.taken[0] + 1, self.taken[1] + size)
         return self._all(step)
 
@@ -179,7 +179,7 @@ class Driver:
         if self.gate is None:
             return make()
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # `_vectors` are checked below
+            with np.errstate(over="ignore", invalid="ignore"):
                 step = make()
                 sound = all(map(wire.within, self._vectors(step)))
             if not sound:
@@ -194,7 +194,7 @@ class Driver:
 
     def _vectors(self, step: Step) -> list[np.ndarray]:
         """The vectors that the step sends, and those of the machine's state."""
-        fields = [value for send in step.send if isinstance(send.body, wire.Iterate) for value in astuple(send.body)]
+        fields = [value for send in step.send if type(send.body) in wire.ITERATES for value in astuple(send.body)]
         sent = [v for value in fields for v in (value if isinstance(value, tuple) else (value,))]
         return [v for v in (*sent, *vars(self.machine.state).values()) if isinstance(v, np.ndarray)]
 
@@ -223,7 +223,7 @@ class Driver:
             return []
         out = self._encode(step)
         so_far = self.sent[0] + self.taken[0], self.sent[1] + self.taken[1]  # what is sent now is the next round's
-        sizes = [len(o[1]) for o, send in zip(out, step.send, strict=True) if isinstance(send.body, wire.Iterate)]
+        sizes = [len(o[1]) for o, send in zip(out, step.send, strict=True) if type(send.body) in wire.ITERATES]
         self.sent = (self.sent[0] + len(sizes), self.sent[1] + sum(sizes))
         self._commit(step, so_far)
         return out

@@ -8,14 +8,13 @@ shares of sums alone: there the coordinator records its mean answer.
 
 from __future__ import annotations
 
-import os
 from math import sqrt
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from hushgrid.broker.simulation.recorders.base import Observer, Widths, read, recorder, write
+from hushgrid.broker.simulation.recorders.base import Cells, Observer, Widths, read, recorder
 from hushgrid.kernels.problems.optimality import NodeAnswers
 from hushgrid.node.privacy.gate import Answer
 from hushgrid.node.problems.plan import RunPlan
@@ -27,15 +26,15 @@ NUMBERS = 1 << 20  #: of such a ring, about
 HEAD = 5  #: numbers of a row before its vectors
 
 
-def traced(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
+def traced(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths, behind: int = 0) -> Observer:
     """The observer of a node or of the coordinator: its pattern's, and of copies of an unknown also of the last
-    answers.
+    answers. behind: as of `Cells`.
     """
-    observer = recorder(plan).observer(plan, name, place, reveal, widths)
+    observer = recorder(plan).observer(plan, name, place, reveal, widths, behind)
     masked = plan.terms is not None and plan.terms.masked is not None
     if plan.kind.sharing != "copies" or masked != (name == COORDINATOR):
         return observer
-    return AnswerTrace(observer, place, name)
+    return AnswerTrace(observer, place, name, behind)
 
 
 class AnswerTrace:
@@ -43,16 +42,25 @@ class AnswerTrace:
     decoded.
     """
 
-    def __init__(self, observer: Observer, place: Path, name: str) -> None:
-        self.observer, self.name = observer, name
-        self._handle = os.open(place / f"{name}.answers", os.O_RDWR | os.O_CREAT, 0o600)
+    def __init__(self, observer: Observer, place: Path, name: str, behind: int = 0) -> None:
+        self.observer, self.name, self.behind = observer, name, behind
+        self._cells = Cells(place / f"{name}.answers", 0)
+        self._waiting: dict[int, Answer] = {}  #: by slot, where answers may wait until the end
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         self.observer(driver, fresh)
         released = self._decoded(cast(object, driver.machine)) if driver.gate is None else driver.gate.released or []
         for answer in released:
-            self._write(answer)
+            self.take(answer)
         released.clear()
+        if not self.behind:
+            self._write()
+
+    def take(self, answer: Answer) -> None:
+        """Takes an answer down."""
+        if answer.no == 1:
+            self._waiting[0] = answer
+        self._waiting[1 + (answer.no - 1) % held(answer.x.size)] = answer
 
     def _decoded(self, machine: Any) -> list[Answer]:
         """The mean answer of all that a sum was asked of, if one was decoded now. Its scale counts one node's noise as
@@ -64,17 +72,18 @@ class AnswerTrace:
         w, answer, count = decoded
         return [Answer(machine.state.round, w, answer, 1 / sqrt(count), 0.0)] if count == len(machine.members) else []
 
-    def _write(self, answer: Answer) -> None:
-        head = np.array([answer.no, answer.scale, answer.slack, answer.drift, answer.curvature], "<f8")
-        width, slot = HEAD + 2 * answer.x.size, 1 + (answer.no - 1) % held(answer.x.size)
-        for place in (0, slot) if answer.no == 1 else (slot,):
-            start = place * width
+    def _write(self) -> None:
+        for slot, answer in self._waiting.items():
+            head = np.array([answer.no, answer.scale, answer.slack, answer.drift, answer.curvature])
+            start = slot * (HEAD + 2 * answer.x.size)
             for vector in (head, answer.x, answer.gradient):
-                write(self._handle, np.ascontiguousarray(vector, "<f8"), 8 * start)
+                self._cells.write(start, vector)
                 start += vector.size
+        self._waiting.clear()
 
     def close(self) -> None:
-        os.close(self._handle)
+        self._write()
+        self._cells.close()
         self.observer.close()
 
 

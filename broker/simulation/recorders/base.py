@@ -83,8 +83,11 @@ class Recorder(Protocol):
         """The vectors that are recorded of a node or of the coordinator, as the algorithm declares them."""
         ...
 
-    def observer(self, plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
-        """The trace of a node or of the coordinator, in the directory `place`. `reveal`: whether noise is recorded."""
+    def observer(self, plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths, behind: int) -> Observer:
+        """The trace of a node or of the coordinator, in the directory `place`. `reveal`: whether noise is recorded.
+
+        behind: as of `Cells`.
+        """
         ...
 
     def recorded(self, plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
@@ -129,27 +132,60 @@ def own_of(state: object, widths: Widths) -> dict[str, Vector | None]:
     return {key: getattr(state, key, None) for key in widths}
 
 
+class Cells:
+    """A file of float64 cells. `behind`: bytes that may wait to be written, where no process can be killed alone."""
+
+    def __init__(self, path: Path, behind: int) -> None:
+        self.behind = behind
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._first, self._waiting = 0, bytearray()  #: where the bytes that wait begin; these
+
+    def write(self, first: int, cells: Vector) -> None:
+        """Writes the cells `first` and following; wide ones from where they are, without a copy."""
+        cells = np.ascontiguousarray(cells, "<f8")
+        if cells.nbytes > self.behind:
+            self._flush()
+            if cells.size:
+                os.pwrite(self._handle, cells.data, 8 * first)
+            return
+        if 8 * first != self._first + len(self._waiting):
+            self._flush()
+            self._first = 8 * first
+        self._waiting += cells.data
+        if len(self._waiting) > self.behind:
+            self._flush()
+
+    def written(self, cell: int) -> bool:
+        """Whether anything but zero stands there."""
+        self._flush()
+        return bool(os.pread(self._handle, 8, 8 * cell).strip(b"\0"))
+
+    def _flush(self) -> None:
+        if self._waiting:
+            os.pwrite(self._handle, self._waiting, self._first)
+            self._first += len(self._waiting)
+            self._waiting = bytearray()
+
+    def close(self) -> None:
+        self._flush()
+        os.close(self._handle)
+
+
 class Trace:
     """A node's rows, one a round, in a file of float64. The node's driver calls it after each commit."""
 
-    def __init__(self, directory: Path, node: str) -> None:
-        self._handle = os.open(path_of(directory, node), os.O_RDWR | os.O_CREAT, 0o600)
+    def __init__(self, directory: Path, node: str, behind: int) -> None:
+        self._cells = Cells(path_of(directory, node), behind)
 
     def write(self, t: int, row: Vector, width: int, first: int = 0) -> None:
         """Writes cells `first` and following of row t (from 1); a row has `width` cells."""
-        write(self._handle, np.ascontiguousarray(row, "<f8"), 8 * ((t - 1) * width + first))
+        self._cells.write((t - 1) * width + first, row)
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         raise NotImplementedError
 
     def close(self) -> None:
-        os.close(self._handle)
-
-
-def write(handle: int, vector: Vector, start: int) -> None:
-    """Writes a vector of "<f8" from where it is: one that is wide has no copy."""
-    if vector.size:
-        os.pwrite(handle, vector.data, start)
+        self._cells.close()
 
 
 MAPPED = 1 << 20  #: numbers of a file from which on it is mapped, and not read into memory

@@ -36,14 +36,13 @@ MEASURED = "measured"  #: the file of what the coordinator has measured
 
 
 class MemberTrace(Trace):
-    """A member's own vectors after the round; the noise of the round as drawn, that cell only if it may be revealed;
-    answers.
+    """A member's own vectors after the round; the noise of the round as drawn, if it may be revealed, else 0; answers.
 
     Beside them `<node>.kept` has the noisy data of mode input, the gate's one answer.
     """
 
-    def __init__(self, directory: Path, node: str, algorithm: str, widths: Widths, reveal: bool) -> None:
-        super().__init__(directory, node)
+    def __init__(self, directory: Path, node: str, algorithm: str, widths: Widths, reveal: bool, behind: int) -> None:
+        super().__init__(directory, node, behind)
         self.algorithm, self.widths, self.reveal = algorithm, widths, reveal
         self._kept: Path | None = _kept(directory, node)  #: to be written still
         self._round, self._drawn = 0, 0.0  #: the round whose noise is written, and that noise
@@ -61,6 +60,8 @@ class MemberTrace(Trace):
             return
         if self.reveal:
             self._noise(machine.answered_round, gate, fresh, width, row.size)
+        else:
+            self.write(machine.answered_round, np.zeros(1), width, row.size)
         self.write(machine.answered_round, np.array([float(gate.state.answers)]), width, row.size + 1)
 
     def _noise(self, answers: int, gate: Gate, fresh: bool, width: int, offset: int) -> None:
@@ -77,10 +78,10 @@ class MemberTrace(Trace):
 class CoordinatorTrace(Trace):
     """w^{t+1}, and beside it in a file of its own what the coordinator has measured of each round."""
 
-    def __init__(self, directory: Path, algorithm: str, widths: Widths, figures: tuple[str, ...]) -> None:
-        super().__init__(directory, COORDINATOR)
+    def __init__(self, directory: Path, algorithm: str, widths: Widths, figures: tuple[str, ...], behind: int) -> None:
+        super().__init__(directory, COORDINATOR, behind)
         self.algorithm, self.widths, self.figures = algorithm, widths, figures
-        self._measured = Trace(directory, MEASURED) if figures else None
+        self._measured = Trace(directory, MEASURED, behind) if figures else None
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         machine = cast(StarCentre, driver.machine)
@@ -110,11 +111,11 @@ def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     return dict(zip(vectors, sizes, strict=False))
 
 
-def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
+def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths, behind: int) -> Observer:
     algorithm = plan.algorithm.name
     if name == COORDINATOR:
-        return CoordinatorTrace(place, algorithm, widths, cast(Star, plan.algorithm).figures)
-    return MemberTrace(place, name, algorithm, widths, reveal)
+        return CoordinatorTrace(place, algorithm, widths, cast(Star, plan.algorithm).figures, behind)
+    return MemberTrace(place, name, algorithm, widths, reveal, behind)
 
 
 def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:

@@ -218,7 +218,8 @@ class RowsGate(Gate):
         loss = self._rows()
         g = loss.clipped_gradient(x, t.clip, order_of(t)) if t.clip else loss.data_gradient(x)
         # What the grid cannot hold is cut, which moves nothing apart.
-        return np.clip(g / unit if t.pointwise else g, -largest, largest)
+        g = g / unit if t.pointwise else g
+        return np.minimum(np.maximum(g, -largest, out=g), largest, out=g)
 
     def unit(self, x: Vector, t: Terms) -> float:
         """How far one change can move the gradient at x, by public numbers."""

@@ -24,7 +24,6 @@ from hushgrid.node.transport.certificate import SOON_D, days_of
 from hushgrid.node.transport.connect import parse_url, tls_context
 from hushgrid.scenarios import find
 
-
 #: What a paper's own theorem says of a graph and of an algorithm's parameters, by the algorithm's name.
 THEOREMS: Mapping[str, Callable[..., str]] = {"radmm": radmm.theorem, "mradmm": radmm.theorem}
 MOST_NODES = 100  #: of a graph whose eigenvalues are computed for that

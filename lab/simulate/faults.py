@@ -20,6 +20,8 @@ from hushgrid.lab.simulate.network import Broker, Weather
 from hushgrid.node.privacy.marks import MarkFile, NoMark
 from hushgrid.node.wire import COORDINATOR
 
+RUN_S = 0.3  #: about how long a small fleet needs for a run
+ALONE = (0.5, 0.25, 0.25)  #: shares of lives in which one machine fails: killed, without power, with another card
 CALLS = 140  #: system calls within which a process dies that is to be killed at one: as many as a run has
 
 
@@ -64,8 +66,13 @@ def drawn(
 
 
 def one_by_one(chance: np.random.Generator, nodes: Sequence[str], beats: Sequence[float]) -> list[Fault]:
-    """In each interval one process is killed, or its power cut, at one system call after the other; nothing else."""
-    who, kind = (str(chance.choice([*nodes, COORDINATOR])),), "kill" if chance.random() < 0.7 else "cut"
+    """In each interval one machine fails, and nothing else does: its process is killed, or its power cut, at one system
+    call after the other; or its card is replaced while a run goes on.
+    """
+    who, kind = (str(chance.choice([*nodes, COORDINATOR])),), str(chance.choice(["kill", "cut", "card"], p=ALONE))
+    if kind == "card":
+        late = chance.exponential(RUN_S, size=len(beats))
+        return [_one_card(chance, beat + float(more), who) for beat, more in zip(beats, late, strict=True)]
     first = int(chance.integers(CALLS))
     calls = [1 + (first + k) % CALLS for k in range(len(beats))]
     return [Fault(beat + 0.005, kind, who, seconds=5.0, call=call) for beat, call in zip(beats, calls, strict=True)]
@@ -103,8 +110,7 @@ def _one(chance: np.random.Generator, kind: str, moment: float, everybody: Seque
         case "sleep":
             return Fault(moment, kind, one, seconds=long)
         case "card":
-            how = str(chance.choice(["put back", "replaced"]))
-            return Fault(moment, kind, one, how=how)
+            return _one_card(chance, moment, one)
         case "signal":
             return Fault(moment, kind, one, how=str(chance.choice(["reload", "restart", "begin"])))
         case "forge":
@@ -125,6 +131,13 @@ def _one(chance: np.random.Generator, kind: str, moment: float, everybody: Seque
                 moment, kind, one, seconds=long, amount=float(chance.random()), how=str(chance.choice(TROUBLES))
             )
     return Fault(moment, "replay", amount=float(chance.random()))
+
+
+def _one_card(chance: np.random.Generator, moment: float, who: tuple[str, ...]) -> Fault:
+    """The card of one machine is replaced, or that of the coordinator with it."""
+    if who != (COORDINATOR,) and chance.random() < 0.3:
+        who = (*who, COORDINATOR)
+    return Fault(moment, "card", who, how=str(chance.choice(["put back", "replaced"])))
 
 
 def _of_broker(chance: np.random.Generator, moment: float, seconds: float, everybody: Sequence[str]) -> Fault:
@@ -286,17 +299,23 @@ class Faults:
             machine.again()
 
     def _card(self, fault: Fault) -> None:
-        """Its card is replaced, or a copy of an earlier one is put back."""
-        machine = self.machines[fault.who[0]]
+        """Cards are replaced, or copies of earlier ones are put back."""
+        machines = [self.machines[name] for name in fault.who]
+        for machine in machines:
+            machine.cut(None)
+        for machine in machines:
+            self._other_card(machine, fault)
+
+    def _other_card(self, machine: Machine, fault: Fault) -> None:
+        """One machine, which is off, has another card, and is switched on."""
         copies = machine.disk.root.with_name(f"{machine.name}.copy")
         state = machine.disk.root / "state"
-        machine.cut(None)
         if fault.how == "put back" and not copies.exists():  # the copy is made now, and put back another time
             if state.exists():
                 shutil.copytree(state, copies, ignore=shutil.ignore_patterns("*-shm"))
             machine.boot()
             return
-        copied = self.world.chance(f"card {fault.moment}").random() < 0.5
+        copied = self.world.chance(f"card {fault.moment} {machine.name}").random() < 0.5
         machine.disk.emptied(keep=("mark",) if copied else ())
         if fault.how == "put back":
             shutil.copytree(copies, state)
@@ -343,7 +362,8 @@ class Faults:
         """What the owner of a device allows from now on, for the history."""
         limit, t = limit_of(config), self.fleet.terms[name]
         run = [t.mechanism, t.per_answer, t.answers]
-        self.world.note("owner", name, epsilon=limit.epsilon, delta=limit.delta, window_s=limit.window_s, run=run)
+        allowed = {"epsilon": limit.epsilon, "delta": limit.delta, "window_s": limit.window_s}
+        self.world.note("owner", name, **allowed, retention=limit.retention_s, run=run)
 
     def _source(self, fault: Fault) -> None:
         """The file with its data is not as it should be, for a while."""

@@ -22,6 +22,7 @@ from hushgrid.lab.simulate.faults import Fault, drawn, gentle, one_by_one
 from hushgrid.lab.simulate.fleet import Fleet
 from hushgrid.lab.simulate.manner import USUAL, Manner, dressed
 from hushgrid.lab.simulate.manner import drawn as drawn_manner
+from hushgrid.lab.simulate.manner import plain
 from hushgrid.lab.simulate.simulation import QUIET, Simulation, switched_on
 from hushgrid.lab.simulate.world import World
 from hushgrid.node.wire import COORDINATOR
@@ -106,7 +107,7 @@ def life_of(scenario: Document, fleet: Fleet, seed: int, intervals: int = INTERV
     beats = [first + fleet.every * k for k in range(max(intervals - QUIET, 0))]
     kind, chance = world.chance("kind").random(), world.chance("faults")
     if kind < ONE_BY_ONE:
-        return Life(scenario, seed, intervals, one_by_one(chance, fleet.nodes, beats))
+        return Life(scenario, seed, intervals, one_by_one(chance, fleet.nodes, beats), plain(chance, fleet))
     if kind < ONE_BY_ONE + GENTLE:
         return Life(scenario, seed, intervals, gentle(last))
     manner = drawn_manner(world.chance("manner"), fleet)

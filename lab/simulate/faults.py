@@ -20,8 +20,7 @@ from hushgrid.lab.simulate.network import Broker, Weather
 from hushgrid.node.privacy.marks import MarkFile, NoMark
 from hushgrid.node.wire import COORDINATOR
 
-RUN_S = 0.3  #: about how long a small fleet needs for a run
-ALONE = (0.5, 0.25, 0.25)  #: shares of lives in which one machine fails: killed, without power, with another card
+RUN_S = 0.2  #: about how long a small fleet needs for a run
 CALLS = 140  #: system calls within which a process dies that is to be killed at one: as many as a run has
 
 
@@ -65,11 +64,11 @@ def drawn(
     return sorted(faults, key=lambda fault: fault.moment)
 
 
-def one_by_one(chance: np.random.Generator, nodes: Sequence[str], beats: Sequence[float]) -> list[Fault]:
+def one_by_one(chance: np.random.Generator, kind: str, nodes: Sequence[str], beats: Sequence[float]) -> list[Fault]:
     """In each interval one machine fails, and nothing else does: its process is killed, or its power cut, at one system
     call after the other; or its card is replaced while a run goes on.
     """
-    who, kind = (str(chance.choice([*nodes, COORDINATOR])),), str(chance.choice(["kill", "cut", "card"], p=ALONE))
+    who = (str(chance.choice([*nodes, COORDINATOR])),)
     if kind == "card":
         late = chance.exponential(RUN_S, size=len(beats))
         return [_one_card(chance, beat + float(more), who) for beat, more in zip(beats, late, strict=True)]

@@ -75,7 +75,7 @@ class Recorder:
         facts: Document = {"topic": topic, "size": len(blob), "retain": retain, "digest": digest(blob)}
         if machine is not None and (ledger := self.ledgers.get(who)) is not None:
             facts["no"] = ledger.spends.no
-            facts["unsynced"] = machine.disk.owes("-log")
+            facts["unsynced"] = machine.disk.owes(ledger.tables.file.log_path)
         body = self._body(topic, payload)
         self.note("send", who, **facts, **body)
         refuses = body["body"] == "status" and status.decode(payload).refused == "mark"  # or has refused last
@@ -162,7 +162,12 @@ def recorded(recorder: Recorder) -> Iterator[None]:
                 recorder.note("ended", self.node, run=run.hex()[:8])
             for no, spend in enumerate(spends, first):
                 facts: Document = {"kind": spend.kind, "value": spend.value, "honest": spend.honest}
-                facts |= {"answer": spend.answer, "ran": self.spends.running, "version": version or self.data_version, "run": run.hex()[:8]}
+                facts |= {
+                    "answer": spend.answer,
+                    "ran": self.spends.running,
+                    "version": version or self.data_version,
+                    "run": run.hex()[:8],
+                }
                 recorder.note("spent", self.node, id=self.id.hex()[:8], no=no, **facts)
 
     release, write = Lattice.release, ValueStore._write

@@ -28,7 +28,9 @@ from hushgrid.lab.simulate.world import World
 from hushgrid.node.wire import COORDINATOR
 
 INTERVALS = 15  #: of a life
-ONE_BY_ONE, GENTLE = 0.4, 0.1  #: shares of lives with little that goes wrong, so that much is promised of them
+#: Shares of lives: in a storm everything goes wrong; in the others little does, so that much is promised of them.
+LIVES = {"storm": 0.5, "kill": 0.16, "cut": 0.08, "card": 0.16, "gentle": 0.1}
+GOLDEN = 0.5 * (5**0.5 - 1)  #: the multiples of this, modulo 1, spread evenly: so do kinds over seeds that follow
 FAULTS = 100  #: drawn for a life; messages that are lost, late, doubled or overtaken come on top
 PATIENCE = 60  #: lives that a finding is shrunk by
 TOLD = ("fault", "kill", "cut", "card", "start", "exit", "error", "ledger", "accepted", "drawn", "spent", "defect")
@@ -105,14 +107,24 @@ def life_of(scenario: Document, fleet: Fleet, seed: int, intervals: int = INTERV
     world = World(seed)
     first = switched_on(world, COORDINATOR)  # its schedule keeps that beat
     beats = [first + fleet.every * k for k in range(max(intervals - QUIET, 0))]
-    kind, chance = world.chance("kind").random(), world.chance("faults")
-    if kind < ONE_BY_ONE:
-        return Life(scenario, seed, intervals, one_by_one(chance, fleet.nodes, beats), plain(chance, fleet))
-    if kind < ONE_BY_ONE + GENTLE:
+    kind, chance = kind_of(seed), world.chance("faults")
+    if kind == "gentle":
         return Life(scenario, seed, intervals, gentle(last))
+    if kind != "storm":
+        return Life(scenario, seed, intervals, one_by_one(chance, kind, fleet.nodes, beats), plain(chance, fleet))
     manner = drawn_manner(world.chance("manner"), fleet)
     chosen = drawn(chance, fleet.nodes, 0.0, last, faults, beats, manner.without)
     return Life(scenario, seed, intervals, chosen, manner)
+
+
+def kind_of(seed: int) -> str:
+    """The kind of a seed's life."""
+    place = seed * GOLDEN % 1.0
+    for kind, share in LIVES.items():
+        place -= share
+        if place < 0:
+            return kind
+    return next(iter(LIVES))
 
 
 def shrunk(fleet: Fleet, life: Life, promise: str, moment: float, patience: int = PATIENCE) -> Life:

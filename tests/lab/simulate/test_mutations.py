@@ -18,6 +18,7 @@ import pytest
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.intervals import Intervals
+from hushgrid.broker.coordinator.membership import Membership
 from hushgrid.lab.simulate.search import LONGEST, search
 from hushgrid.node import durable, wire
 from hushgrid.node.peer_marks import peer
@@ -27,8 +28,11 @@ from hushgrid.node.privacy.ledger_log import LedgerLog
 from hushgrid.node.privacy.ledger_marks import Marks
 from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.privacy.spend_table import SpendTable
+from hushgrid.node.problems.feed import Readings
 from hushgrid.node.runtime.driver import Driver, Stored
+from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.outcomes import Outcomes
+from hushgrid.node.site import value_store
 from tests.support.scenarios.simulated_lives import SCENARIOS, made
 
 SECONDS = 600.0  #: within which each is found, on two cores
@@ -143,6 +147,24 @@ def never_again() -> AbstractContextManager[Any]:
     return patch.object(Driver, "tick", lambda self, older=None: [])
 
 
+def never_due() -> AbstractContextManager[Any]:
+    return patch.object(Endpoint, "_due_at", lambda self, now, longest=0.0: False)
+
+
+def marks_not_published() -> AbstractContextManager[Any]:
+    return patch.object(Membership, "publish_marks", lambda self: {})
+
+
+def values_read_anew() -> AbstractContextManager[Any]:
+    """A device that is started again reads its source as if it had none of its values."""
+    return patch.object(value_store, "last_values", lambda path: None)
+
+
+def retention_ignored() -> AbstractContextManager[Any]:
+    within = Readings.within
+    return patch.object(Readings, "within", lambda self, now, retention: within(self, now, None))
+
+
 def folder_not_synced() -> AbstractContextManager[Any]:
     return _all(
         patch.object(durable, "sync_folder", lambda path: None),
@@ -200,17 +222,21 @@ MUTATIONS = (
     Mutation(birth_forgets, "gathering", "star", ("marks",)),
     Mutation(publish_before_commit, "driver", "star", ("heard",)),
     Mutation(fresh_resend, "driver", "star", ("once",)),
-    Mutation(gate_forgets, "driver", "zones", ("bits",)),
+    Mutation(gate_forgets, "driver", "star", ("paid",)),
     Mutation(never_again, "driver", "star", ("answered",)),
     Mutation(log_not_synced, "ledger log", "star", ("heard",)),
     Mutation(checksum_ignored, "ledger log", "star", ("answered", "defect")),
-    Mutation(sums_read_after_the_record, "ledger log", "star", ("marks", "paid")),
+    Mutation(sums_read_after_the_record, "ledger log", "token", ("marks", "paid")),
     Mutation(folder_not_synced, "durable files", "star", ("marks", "paid", "outcome")),
     Mutation(mark_not_read, "marks", "star", ("marks",)),
     Mutation(mark_before_ledger, "marks", "star", ("marks",)),
     Mutation(journal_not_paid, "noise journal", "star", ("paid",)),
     Mutation(outcome_done_before_it_is_written, "outcomes", "star", ("outcome",)),
     Mutation(outcome_never_settled, "outcomes", "star", ("outcome",)),
+    Mutation(never_due, "endpoint", "star", ("answered",)),
+    Mutation(marks_not_published, "gathering", "star", ("answered", "marks")),
+    Mutation(values_read_anew, "intake", "star", ("readings",)),
+    Mutation(retention_ignored, "intake", "star", ("readings",)),
     Mutation(interval_without_a_line, "intervals", "star", ("record",)),
 )
 

@@ -178,7 +178,6 @@ class Disk:
         for folder in FOLDERS:
             if folder not in keep:
                 shutil.rmtree(self.root / folder, ignore_errors=True)
-        (self.root / "mark").mkdir(exist_ok=True)  # its owner made it
 
     def die(self) -> Callable[[], None]:
         """Its process ends here. Returns what is to be called when that is unwound: it takes back what it did since."""

@@ -22,6 +22,7 @@ from hushgrid.node.wire import COORDINATOR
 
 RUN_S = 0.2  #: about how long a small fleet needs for a run
 CALLS = 140  #: system calls within which a process dies that is to be killed at one: as many as a run has
+SYNCS = 20  #: as many of them sync a file
 
 
 class Fault(Struct, frozen=True):
@@ -33,7 +34,7 @@ class Fault(Struct, frozen=True):
     seconds: float = 0.0  #: how long
     amount: float = 0.0
     call: int = 0  #: at which system call from then on; 0: while it waits
-    how: str = ""
+    how: str = ""  #: of calls: which are counted; "": all
 
 
 def drawn(
@@ -65,16 +66,19 @@ def drawn(
 
 
 def one_by_one(chance: np.random.Generator, kind: str, nodes: Sequence[str], beats: Sequence[float]) -> list[Fault]:
-    """In each interval one machine fails, and nothing else does: its process is killed, or its power cut, at one system
-    call after the other; or its card is replaced while a run goes on.
+    """In each interval one machine fails, and nothing else does: its process is killed at one system call after the
+    other, or its power is cut at one sync after the other; or its card is replaced while a run goes on.
     """
     who = (str(chance.choice([*nodes, COORDINATOR])),)
     if kind == "card":
         late = chance.exponential(RUN_S, size=len(beats))
         return [_one_card(chance, beat + float(more), who) for beat, more in zip(beats, late, strict=True)]
-    first = int(chance.integers(CALLS))
-    calls = [1 + (first + k) % CALLS for k in range(len(beats))]
-    return [Fault(beat + 0.005, kind, who, seconds=5.0, call=call) for beat, call in zip(beats, calls, strict=True)]
+    most, how = (SYNCS, "sync") if kind == "cut" else (CALLS, "")  # until then it takes nothing
+    calls = 1 + (int(chance.integers(most)) + np.arange(len(beats))) % most
+    return [
+        Fault(beat + 0.005, kind, who, seconds=5.0, call=int(call), how=how)
+        for beat, call in zip(beats, calls, strict=True)
+    ]
 
 
 def gentle(last: float) -> list[Fault]:
@@ -98,6 +102,8 @@ def _one(chance: np.random.Generator, kind: str, moment: float, everybody: Seque
             return _of_broker(chance, moment, min(long, 120.0), everybody)
         case "kill":
             return Fault(moment, kind, one, call=call)
+        case "cut" if chance.random() < 0.5:
+            return Fault(moment, kind, one, seconds=long, call=1 + call % SYNCS, how="sync")
         case "cut":
             return Fault(moment, kind, one, seconds=long, call=call)
         case "disk":
@@ -200,7 +206,7 @@ class Faults:
             if self._configs[name] != self.fleet.configs[name]:
                 self._owns(name, self.fleet.configs[name])
         for machine in self.machines.values():
-            machine.disk.fault, machine.slow, machine.dies_at = "", 0.0, 0
+            machine.disk.fault, machine.slow, machine.dies_in = "", 0.0, 0
             machine.wakes()
             machine.boot()
             machine.again()  # its owner sees that it is down
@@ -253,14 +259,14 @@ class Faults:
     def _kill(self, fault: Fault) -> None:
         machine = self.machines[fault.who[0]]
         if fault.call:
-            machine.dies_at, machine.cut_for = machine.calls + fault.call, None
+            machine.dies_in, machine.dies_of, machine.cut_for = fault.call, fault.how, None
         else:
             machine.kill()
 
     def _cut(self, fault: Fault) -> None:
         machine = self.machines[fault.who[0]]
         if fault.call and machine.process.alive:
-            machine.dies_at, machine.cut_for = machine.calls + fault.call, fault.seconds
+            machine.dies_in, machine.dies_of, machine.cut_for = fault.call, fault.how, fault.seconds
         else:
             machine.cut(fault.seconds)
 

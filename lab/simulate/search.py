@@ -29,7 +29,7 @@ from hushgrid.node.wire import COORDINATOR
 
 INTERVALS = 15  #: of a life
 #: Shares of lives: in a storm everything goes wrong; in the others little does, so that much is promised of them.
-LIVES = {"storm": 0.5, "kill": 0.16, "cut": 0.08, "card": 0.16, "gentle": 0.1}
+LIVES = {"storm": 0.5, "kill": 0.16, "cut": 0.1, "card": 0.14, "gentle": 0.1}
 GOLDEN = 0.5 * (5**0.5 - 1)  #: the multiples of this, modulo 1, spread evenly: so do kinds over seeds that follow
 FAULTS = 100  #: drawn for a life; messages that are lost, late, doubled or overtaken come on top
 PATIENCE = 60  #: lives that a finding is shrunk by

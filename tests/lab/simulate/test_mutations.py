@@ -225,7 +225,7 @@ MUTATIONS = (
     Mutation(gate_forgets, "driver", "star", ("paid",)),
     Mutation(never_again, "driver", "star", ("answered",)),
     Mutation(log_not_synced, "ledger log", "star", ("heard",)),
-    Mutation(checksum_ignored, "ledger log", "star", ("answered", "defect")),
+    Mutation(checksum_ignored, "ledger log", "zones", ("answered", "defect")),
     Mutation(sums_read_after_the_record, "ledger log", "token", ("marks", "paid")),
     Mutation(folder_not_synced, "durable files", "star", ("marks", "paid", "outcome")),
     Mutation(mark_not_read, "marks", "star", ("marks",)),

@@ -5,12 +5,12 @@
 A history is a file of JSON lines, in order of time. The promises:
 
  - heard: a mark that leaves is in the ledger, and on the disk; what was heard of a ledger is at most what it has spent.
- - paid: an answer that was drawn is in the ledger before the process that starts again sends anything; no answer of a run
-   is counted by the number of another.
+ - paid: an answer that was drawn is in the ledger before the process that starts again sends anything; no two answers
+   of a run have one number.
  - once: two messages of one number in one run say the same.
  - marks: a ledger's mark never falls; one that was put back, or another in its place, spends nothing before its owner
-   accepts, as long as somebody remembers, and refuses at once if its mark file does; and no other ledger refuses, unless
-   somebody has lied.
+   accepts, as long as somebody remembers, and refuses at once if its mark file does; and no other ledger refuses,
+   unless somebody has lied.
  - readings: those of a file count for no longer than their owner keeps them, from when they were read first; and a file
    that stands still is one version of the data.
  - budget: no window of a device's running time holds more than its owner allows, of what its ledger has counted, gaps

@@ -21,8 +21,9 @@ from hushgrid.node.privacy.marks import MarkFile, NoMark
 from hushgrid.node.wire import COORDINATOR
 
 RUN_S = 0.2  #: about how long a small fleet needs for a run
-CALLS = 140  #: system calls within which a process dies that is to be killed at one: as many as a run has
-SYNCS = 20  #: as many of them sync a file
+#: System calls at which a process dies, by name, and how many of them a run has about: any, and those after which less
+#: is lost than before.
+CALLS = {"": 140, "sync": 20, "rename": 3, "committed": 10}
 
 
 class Fault(Struct, frozen=True):
@@ -66,14 +67,15 @@ def drawn(
 
 
 def one_by_one(chance: np.random.Generator, kind: str, nodes: Sequence[str], beats: Sequence[float]) -> list[Fault]:
-    """In each interval one machine fails, and nothing else does: its process is killed at one system call after the
-    other, or its power is cut at one sync after the other; or its card is replaced while a run goes on.
+    """In each interval one machine fails, and nothing else does: its process is killed, or its power cut, at one system
+    call after the other; or its card is replaced while a run goes on.
     """
     who = (str(chance.choice([*nodes, COORDINATOR])),)
     if kind == "card":
         late = chance.exponential(RUN_S, size=len(beats))
         return [_one_card(chance, beat + float(more), who) for beat, more in zip(beats, late, strict=True)]
-    most, how = (SYNCS, "sync") if kind == "cut" else (CALLS, "")  # until then it takes nothing
+    how = "sync" if kind == "cut" else str(chance.choice(list(CALLS)))  # until then power takes nothing
+    most = CALLS[how]
     calls = 1 + (int(chance.integers(most)) + np.arange(len(beats))) % most
     return [
         Fault(beat + 0.005, kind, who, seconds=5.0, call=int(call), how=how)
@@ -89,7 +91,8 @@ def gentle(last: float) -> list[Fault]:
 def _one(chance: np.random.Generator, kind: str, moment: float, everybody: Sequence[str]) -> Fault:
     one = (str(chance.choice(everybody)),)
     long = float(np.exp(chance.uniform(np.log(0.05), np.log(600.0))))
-    call = int(chance.integers(1, CALLS)) if chance.random() < 0.9 else 0
+    how = str(chance.choice(list(CALLS)))
+    call = int(chance.integers(CALLS[how])) + 1 if chance.random() < 0.9 else 0
     match kind:
         case "weather":
             return Fault(
@@ -101,11 +104,9 @@ def _one(chance: np.random.Generator, kind: str, moment: float, everybody: Seque
         case "broker":
             return _of_broker(chance, moment, min(long, 120.0), everybody)
         case "kill":
-            return Fault(moment, kind, one, call=call)
-        case "cut" if chance.random() < 0.5:
-            return Fault(moment, kind, one, seconds=long, call=1 + call % SYNCS, how="sync")
+            return Fault(moment, kind, one, call=call, how=how)
         case "cut":
-            return Fault(moment, kind, one, seconds=long, call=call)
+            return Fault(moment, kind, one, seconds=long, call=call, how=how)
         case "disk":
             how = str(chance.choice(["full", "read-only", "failing", "slow"]))
             return Fault(moment, kind, one, seconds=long, amount=float(chance.uniform(0.1, 5.0)), how=how)

@@ -20,9 +20,8 @@ from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.checker import Finding, check
 from hushgrid.lab.simulate.faults import Fault, drawn, gentle, one_by_one
 from hushgrid.lab.simulate.fleet import Fleet
-from hushgrid.lab.simulate.manner import USUAL, Manner, dressed
+from hushgrid.lab.simulate.manner import USUAL, Manner, dressed, plain
 from hushgrid.lab.simulate.manner import drawn as drawn_manner
-from hushgrid.lab.simulate.manner import plain
 from hushgrid.lab.simulate.simulation import QUIET, Simulation, switched_on
 from hushgrid.lab.simulate.world import World
 from hushgrid.node.wire import COORDINATOR
@@ -33,8 +32,10 @@ LIVES = {"storm": 0.5, "kill": 0.16, "cut": 0.1, "card": 0.14, "gentle": 0.1}
 GOLDEN = 0.5 * (5**0.5 - 1)  #: the multiples of this, modulo 1, spread evenly: so do kinds over seeds that follow
 FAULTS = 100  #: drawn for a life; messages that are lost, late, doubled or overtaken come on top
 PATIENCE = 60  #: lives that a finding is shrunk by
-TOLD = ("fault", "kill", "cut", "card", "start", "exit", "error", "ledger", "accepted", "drawn", "spent", "defect")
-LONGEST = 30  #: events of a trace
+#: Kinds of events that explain a finding.
+TOLD = (
+    "fault", "kill", "cut", "card", "start", "exit", "error", "ledger", "accepted", "spent", "begins", "ends",
+)  # fmt: skip
 
 
 class Life(Struct, frozen=True):
@@ -48,7 +49,7 @@ class Life(Struct, frozen=True):
 
 
 class Broken(Struct, frozen=True):
-    """A promise that was broken, in the shortest life that breaks it, and the last events before."""
+    """A promise that was broken, in the shortest life that breaks it, and what led to that."""
 
     promise: str
     text: str
@@ -177,9 +178,20 @@ def fewest(faults: list[Fault], breaks: Callable[[list[Fault]], bool], patience:
 
 
 def trace(history: list[Document], finding: Finding) -> list[Document]:
-    """The last events that matter before a promise was broken, and that one."""
-    before = [e for e in history[: finding.number] if e["e"] in TOLD]
-    return [*before[-(LONGEST - 1) :], history[finding.number]]
+    """What led to a finding: what has happened since the first fault to whom it is about, and to whom a fault was meant
+    for; then the event that broke the promise. Of events of one kind that follow each other, the last stands for all.
+    """
+    before = history[: finding.number]
+    first = next((number for number, e in enumerate(before) if e["e"] == "fault"), 0)
+    who = {finding.who, COORDINATOR, *(e["who"] for e in before if e["e"] == "fault")}
+    events: list[Document] = []
+    for event in before[first:]:
+        if event["e"] not in TOLD or event["who"] not in who:
+            continue
+        if events and (events[-1]["e"], events[-1]["who"]) == (event["e"], event["who"]):
+            event = event | {"times": events.pop().get("times", 1) + 1}
+        events.append(event)
+    return [*events, history[finding.number]]
 
 
 def explained(fleet: Fleet, life: Life, finding: Finding, moment: float) -> Broken:

@@ -306,9 +306,9 @@ def _sent(device: _Device, event: Event, wrong: Wrong) -> None:
 def _spends(device: _Device, event: Event, wrong: Wrong) -> None:
     """An answer is spent: whether its window holds it."""
     now, ran = event["t"], event["ran"]
-    run, answer = (event.get("id", ""), event["run"]), event.get("answer", 0)
+    run, answer = (event.get("id", ""), event.get("run", "")), event.get("answer", 0)
     if answer and answer <= device.answers.get(run, 0):
-        wrong("paid", f"answer {answer} of run {event['run']} is counted after answer {device.answers[run]}")
+        wrong("paid", f"answer {answer} of run {run[1]} is counted after answer {device.answers[run]}")
     device.answers[run] = max(answer, device.answers.get(run, 0))
     one = event.get("id", ""), event["no"], event.get("kind", "laplace"), event["value"]
     device.counted.append(spent(ran, *one))

@@ -22,6 +22,7 @@ A history is a file of JSON lines, in order of time. The promises:
    has ever accepted what others remember, which counts whatever they say.
  - outcome: what a run has left is on the disk, at the latest after the next start.
  - bits: an interval that all have answered leaves the same outcome as in the quiet run.
+ - whole: in the end each ledger's own audit finds its sums to be those of its rows.
  - defect: no process ends by an error that it has not foreseen.
 """
 
@@ -38,7 +39,12 @@ from typing import Any, NamedTuple
 Event = dict[str, Any]
 COORDINATOR = "coordinator"
 Wrong = Callable[[str, str], None]
-LACKS = {"unrecorded": "record", "unpaid": "outcome", "other bits": "bits"}  #: events of what is not there
+LACKS = {
+    "unrecorded": "record",
+    "unpaid": "outcome",
+    "other bits": "bits",
+    "not whole": "whole",
+}  #: events of what is not there
 GRACE_S = 1000.0  #: within which a device has taken what its owner has written: it may sleep, or be off
 TAKEN = "the budget is epsilon"  #: how it says so
 OVERCOME_S = 120.0  #: after a fault is over all are there again

@@ -178,8 +178,13 @@ class Simulation:
             text, refused = f"the last interval: {last['outcome']}, {last['reason']}", last.get("refused") or ""
             note("unanswered", COORDINATOR, text=text, refused=refused.replace(",", " ").split())
         for name, ledger in self.recorder.ledgers.items():
-            if self.machines[name].process.alive and ledger.runs.owed():
+            if not self.machines[name].process.alive:
+                continue
+            if ledger.runs.owed():
                 note("unpaid", name, text="the outcome of a run is owed after the faults have stopped")
+            if ledger.refusal is None:
+                for line in ledger.verify():
+                    note("not whole", name, text=line)
         if self.quiet is not None:
             self._compare(rows, self.quiet)
 

@@ -75,6 +75,7 @@ HISTORIES = [
     ("outcome", [event("ended", 1, run="r1"), event("kill", 2), event("outcome", 3, run="r1")],
      [event("ended", 1, run="r1"), event("kill", 2)]),
     ("outcome", ANSWER, [event("unpaid", 9, text="owed")]),
+    ("whole", ANSWER, [event("not whole", 9, text="the sums of its spends are not those of its rows")]),
     ("bits", ANSWER, [event("other bits", 9, text="n0.model.npz is not that of the quiet run")]),
     ("defect", ANSWER, [event("defect", 9, trace="Traceback\nKeyError: 1")]),
 ]  # fmt: skip

@@ -66,6 +66,7 @@ class Wanted(NamedTuple):
     storage: Sequence[float] = ()  #: more of it: units a zone, MW and MWh of each
     voltage: Sequence[float] = ()  #: limits of every bus, p.u.; (): the network's own
     cost: Sequence[float] = ()  #: $/MWh and $/MW^2h of generators without a cost; (): `PRICE` and `STEEPER`
+    iron: bool = True  #: what transformers lose without a load counts, as in pandapower
 
 
 class Made(NamedTuple):
@@ -84,6 +85,8 @@ def write(network: str, wanted: Wanted, out: Path) -> Made:
     Raises InputError before anything is written.
     """
     T, net, where = wanted.periods, open_network(network, "case"), f"case: {network}"
+    if not wanted.iron:
+        net.trafo["pfe_kw"] = net.trafo3w["pfe_kw"] = 0.0
     each = [day_of(net, title(network), wanted.day + k, T, 24 / T, where) for k in range(wanted.days)]
     seen = replace(each[0], loads=np.concatenate([one.loads for one in each]))
     case = _limited(_capped(_priced(_based(seen), seen, wanted.cost), seen), wanted.voltage)

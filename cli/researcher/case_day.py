@@ -30,6 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="C1,C2",
         help="$/MWh and $/MW²h of generators without a cost [50, and 12 $/MWh more at the day's highest load]",
     )
+    add("--no-iron", action="store_true", help="leave out what transformers lose without a load, as MATPOWER files do")
 
 
 def day(options: argparse.Namespace) -> str:
@@ -51,7 +52,8 @@ def day(options: argparse.Namespace) -> str:
         raise InputError(f"--out {out}: found a scenario in it, expected another directory")
     more = _numbers("--storage", options.storage, 3)
     limits, cost = _numbers("--voltage", options.voltage, 2), _numbers("--cost", options.cost, 2)
-    made = write(name, Wanted(options.day, options.days, T, options.zones, more, limits, cost), out)
+    wanted = Wanted(options.day, options.days, T, options.zones, more, limits, cost, iron=not options.no_iron)
+    made = write(name, wanted, out)
     several = f" --days {options.days}" if options.days > 1 else ""
     lines = [
         f"wrote {out}: {made.case.name}, {len(made.case.buses)} buses in {len(made.zones)} zones, "

@@ -166,3 +166,18 @@ def test_a_day_of_a_network_without_time_series_says_so_and_takes_no_scenarios_p
     done = hushgrid(*options, "--day", 0, "--voltage", "0.9,1.1")
     assert (done.code, done.err) == (2, "hushgrid: --out day: found a scenario in it, expected another directory\n")
     assert Path("day/scenario.yaml").read_bytes() == written
+
+
+@needs_pandapower
+def test_a_day_is_made_with_or_without_the_iron_losses_of_transformers(hushgrid, tmp_path):
+    """Both windings' half of it, a shunt in MW at 1 p.u.; converters to MATPOWER's format drop it."""
+    import pandapower
+
+    net = ring()
+    pandapower.to_json(net, "net.json")
+    for name, *options in (("with",), ("without", "--no-iron")):
+        assert hushgrid("case", "day", "net.json", "--out", name, "--periods", 4, "--zones", 2, *options).code == 0
+    lossy, lossless = (load(f"{name}/case.npz") for name in ("with", "without"))
+    # pandapower turns its T of a transformer into a Π: relative changes of iron times series impedance, 1e-4 at most.
+    assert lossy.buses.g_s.sum() * lossy.base_mva == pytest.approx(net.trafo.pfe_kw.sum() / 1e3, rel=1e-4)
+    assert np.abs(lossless.buses.g_s).max() < 1e-4 * lossy.buses.g_s.max()

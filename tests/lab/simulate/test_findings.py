@@ -1,4 +1,4 @@
-"""What simulations have found (docs/reliability.md): the mistake, put back, is found in its life again; without it, nothing.
+"""What simulations have found (docs/reliability.md): the mistake, put back, is found in its life; without it, none is.
 
 A life stands here by what goes wrong in it, for a seed alone means another life once anything is drawn differently.
 """

@@ -66,7 +66,7 @@ def drawn(chance: np.random.Generator, fleet: Fleet) -> Manner:
 
 def plain(chance: np.random.Generator, fleet: Fleet) -> Manner:
     """One in which all must answer: data stand still, or come from a source."""
-    source = windowed(fleet) and not ahead(fleet) and chance.random() < 0.3
+    source = windowed(fleet) and not ahead(fleet) and chance.random() < 0.5
     return Manner(room=PLENTY, source=True, fed=True) if source else USUAL
 
 

@@ -264,8 +264,12 @@ def _parsed(fleet: str, topic: str) -> tuple[str, str, str]:
     raise Malformed(f"topic {topic[:80]!r}")
 
 
+WIDE = 1 << 12  #: bytes from which on a vector is not copied before it is encoded
+
+
 def _enc(value: object) -> object:
-    return np.ascontiguousarray(_flat(value), dtype="<f8").tobytes()
+    vector = np.ascontiguousarray(_flat(value), dtype="<f8")
+    return vector.tobytes() if vector.nbytes < WIDE else vector.data.cast("B")
 
 
 def _flat(value: object) -> np.ndarray:
@@ -288,21 +292,25 @@ def _vector(type_: object, value: object) -> np.ndarray:
 _SMALL2 = (LARGEST / 2) ** 2  #: entries whose squares sum to less are far from LARGEST, however the sum was rounded
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def bounded(*vectors: np.ndarray) -> bool:
-    """Whether every entry is finite and at most LARGEST: what may be sent, and is taken."""
-    return all(map(_bounded, vectors))
-
-
-def _bounded(vector: np.ndarray) -> bool:
+def within(vector: np.ndarray) -> bool:
+    """`bounded` of one vector, for callers that ignore overflows and invalid values already."""
     if vector.ndim == 1 and vector.dtype == np.float64 and vector.dot(vector) <= _SMALL2:  # as nearly all are
         return True
     return bool(np.logical_and.reduce(np.abs(vector) <= LARGEST))  # false for nan too
 
 
+@np.errstate(over="ignore", invalid="ignore")
+def bounded(*vectors: np.ndarray) -> bool:
+    """Whether every entry is finite and at most LARGEST: what may be sent, and is taken."""
+    return all(map(within, vectors))
+
+
+_alone = np.errstate(over="ignore", invalid="ignore")(within)
+
+
 def _told(type_: object, value: object) -> np.ndarray:
     vector = _vector(type_, value)
-    if not bounded(vector):
+    if not _alone(vector):
         raise ValueError(f"a vector has an entry that is not finite, or beyond {LARGEST:.3g}")
     return vector
 
@@ -315,10 +323,15 @@ _presence = msgspec.msgpack.Decoder(Presence)
 
 def encode(value: Any) -> bytes:
     """A struct (or a state dataclass, under the names of `Machine.state`) as bytes; equal values give equal bytes."""
-    names = getattr(value, "encoded_names", None)
-    return _encoder.encode(
-        {names.get(f.name, f.name): getattr(value, f.name) for f in fields(value)} if names else value
-    )
+    if hasattr(value, "encoded_names"):
+        value = {stored: getattr(value, name) for stored, name in _names_of(cast(object, type(value)))}
+    return _encoder.encode(value)
+
+
+@cache
+def _names_of(type_: type[Any]) -> tuple[tuple[str, str], ...]:
+    """(Its stored name, its name) of each field of a dataclass that has other names in what is stored."""
+    return tuple((type_.encoded_names.get(f.name, f.name), f.name) for f in fields(type_))
 
 
 class Parcel(bytes):

@@ -195,6 +195,8 @@ class ServerState:
 class Server(StarCentre):
     """Server executes: w^{t+1} is the mean of what the clients have sent. Sums in the order of their names."""
 
+    alike = True
+
     def __init__(self, context: ServerContext, rounds: int) -> None:
         super().__init__(list(context.position), rounds)
         self.tolerance, self.patience = context.tolerance, context.patience

@@ -48,6 +48,7 @@ def main(name: str | None, as_json: bool = False) -> int:
         timing,
         walk,
     )
+    from hushgrid.lab.benchmarks.scale import coordinator, wide
 
     benchmarks: dict[str, Callable[[], Table]] = {
         "step": step,
@@ -55,6 +56,8 @@ def main(name: str | None, as_json: bool = False) -> int:
         "round": fleet.rounds,
         "hop": hop.hop,
         "ring": ring.ring,
+        "coordinator": coordinator.coordinators,
+        "wide": wide.wide,
         "case118": fleet.case118,
         "nodes": fleet.nodes,
         "daemon": daemon.daemons,

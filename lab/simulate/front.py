@@ -67,7 +67,8 @@ def _raw(path: Path) -> Document:
 def _say(report: Report, name: str, out: Path, say: Callable[[str], None]) -> None:
     """What was tried with one fleet, and what broke, which is written too."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.counts.items(), key=lambda pair: -pair[1]))
-    lived = f"{report.lives} lives, {report.intervals} intervals"
+    answered = f"{report.answered} answered, {report.same} of them bit for bit as in a quiet run"
+    lived = f"{report.lives} lives, {report.intervals} intervals ({answered})"
     say(f"{name}: {lived}, {report.faults} faults in {report.seconds:.0f} s")
     say(f"  {kinds}")
     for number, broken in enumerate(report.broken, 1):

@@ -226,7 +226,7 @@ class Marks:
 
     def apply(self, waiting: list[Record]) -> None:
         """Inside a transaction: the marks of peers in records that only the log has."""
-        self.write_peers(change for record in waiting for change in record.peers)
+        self.write_peers(dict(change for record in waiting for change in record.peers).items())
 
     def write_peers(self, changed: Iterable[tuple[str, Peer]]) -> None:
         """Inside a transaction."""

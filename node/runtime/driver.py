@@ -145,14 +145,14 @@ class Driver:
         """Commits a step that neither a message nor time has caused (a suspicion), like any other step."""
         return self._finish(step)
 
-    def tick(self, older: Collection[Address] | None = None) -> list[tuple[str, bytes]]:
+    def tick(self, older: Collection[Address] | None = None, only: str | None = None) -> list[tuple[str, bytes]]:
         """The messages whose receipt is not proven yet, as the same bytes; with `older` of a star's those of these
-        addresses alone.
+        addresses alone. `only`: those for this receiver.
 
         Steps that can be made without a message are made, and what they send is among them.
         """
         step = self.machine.tick()
-        again = step.send
+        again = step.send if only is None else tuple(send for send in step.send if send.dst == only)
         if older is not None:
             again = tuple(send for send in again if (a := _address(send)) is None or a in older)
         return self._encode(step._replace(send=again)) + (self._all(self._proceed()) if step.more else [])
@@ -181,7 +181,8 @@ class Driver:
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # `_vectors` are checked below
                 step = make()
-            if not wire.bounded(*self._vectors(step)):
+                sound = all(map(wire.within, self._vectors(step)))
+            if not sound:
                 raise Failed(
                     f"{self.node}: an iterate is not finite or beyond its bound, expected a run that converges"
                 )
@@ -255,11 +256,15 @@ class Driver:
         return wire.encode(Stored(wire.encode(self.machine.state), gate, self.seen, self.sent, self.taken))
 
     def _encode(self, step: Step) -> list[tuple[str, bytes]]:
+        """What a step sends. A message that is the same object for several receivers is encoded once."""
         mark = self.ledger.marks.after(self.gate.spends) if self.gate else None
-        return [
-            (send.dst, self.seal(Envelope(self.run, epoch_of(send.body), send.seq, mark, send.body)))
-            for send in step.send
-        ]
+        out, last, payload = [], None, b""
+        for send in step.send:
+            if last is None or send.body is not last.body or send.seq != last.seq:
+                payload = self.seal(Envelope(self.run, epoch_of(send.body), send.seq, mark, send.body))
+            out.append((send.dst, payload))
+            last = send
+        return out
 
     def _restore(self, blob: bytes) -> None:
         stored = wire.decode_state(Stored, blob)

@@ -375,8 +375,7 @@ class Member(Endpoint):
         return [self._birth()] if self._withheld.add(topic) else []
 
     def _birth(self) -> Publication:
-        stored = self.ledger.runs.under_way()
-        run = stored.id if stored else b""
+        run = self.ledger.runs.running()
         offered = capabilities(self.device, self.budget, self.ledger, self.days())
         seen, accepted = self._withheld.topics, self.ledger.marks.accepted()
         birth = Birth(self.session, run, self.ledger.mark, offered, seen, accepted, self.consents)

@@ -70,6 +70,7 @@ class Setup(ABC):
     """A scenario made ready to run. Only `device`, `child` and `figures` read raw data."""
 
     own_figures: tuple[str, ...] = ()  #: keys of result.json that this problem adds to FIGURES
+    reads_state: bool = True  #: whether the result needs the coordinator's last state, which may be large
     threads: int = 1  #: on so many its nodes compute at a time, where they are in one process
 
     def __init__(self, scenario: Scenario, plan: RunPlan) -> None:

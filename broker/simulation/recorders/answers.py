@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from hushgrid.broker.simulation.recorders.base import Observer, Widths, recorder
+from hushgrid.broker.simulation.recorders.base import Observer, Widths, read, recorder, write
 from hushgrid.kernels.problems.optimality import NodeAnswers
 from hushgrid.node.privacy.gate import Answer
 from hushgrid.node.problems.plan import RunPlan
@@ -65,11 +65,13 @@ class AnswerTrace:
         return [Answer(machine.state.round, w, answer, 1 / sqrt(count), 0.0)] if count == len(machine.members) else []
 
     def _write(self, answer: Answer) -> None:
-        head = [answer.no, answer.scale, answer.slack, answer.drift, answer.curvature]
-        row = np.concatenate([head, answer.x, answer.gradient]).astype("<f8").tobytes()
-        slot = 1 + (answer.no - 1) % held(answer.x.size)
+        head = np.array([answer.no, answer.scale, answer.slack, answer.drift, answer.curvature], "<f8")
+        width, slot = HEAD + 2 * answer.x.size, 1 + (answer.no - 1) % held(answer.x.size)
         for place in (0, slot) if answer.no == 1 else (slot,):
-            os.pwrite(self._handle, row, place * len(row))
+            start = place * width
+            for vector in (head, answer.x, answer.gradient):
+                write(self._handle, np.ascontiguousarray(vector, "<f8"), 8 * start)
+                start += vector.size
 
     def close(self) -> None:
         os.close(self._handle)
@@ -84,12 +86,14 @@ def held(d: int) -> int:
 def last_answers(place: Path, name: str, d: int, L: float) -> NodeAnswers | None:
     """What a node was asked last; None if it has answered nothing. d: the width of an answer."""
     path, width = place / f"{name}.answers", HEAD + 2 * d
-    rows = np.fromfile(path, "<f8") if path.exists() else np.zeros(0)
+    rows = read(path, 0, (1 + held(d)) * width) if path.exists() else np.zeros(0)
     rows = rows[: rows.size // width * width].reshape(-1, width)
     if len(rows) < 2 or not rows[0, 0]:
         return None
-    ring = rows[1:][rows[1:, 0] > 0]
-    ring = ring[np.argsort(ring[:, 0])]
+    ring = rows[1:]
+    if len(ring) > 1:
+        ring = ring[ring[:, 0] > 0]
+        ring = ring[np.argsort(ring[:, 0])]
     _, scale, slack, drift, curvature = ring[:, :HEAD].T
     x, answer = ring[:, HEAD : HEAD + d], ring[:, HEAD + d :]
     return NodeAnswers(rows[0, HEAD + d :], x, answer, scale, drift, curvature, slack, L)

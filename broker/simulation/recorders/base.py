@@ -7,6 +7,7 @@ again. A row is a function of gate answers, except its noise cell, which is writ
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -120,7 +121,7 @@ def declared(widths: Widths, algorithm: str, vectors: Mapping[str, Vector | None
                 f"expected a vector of {size}, as declared"
             )
         row.append(vector)
-    return np.concatenate(row)
+    return row[0] if len(row) == 1 else np.concatenate(row)
 
 
 def own_of(state: object, widths: Widths) -> dict[str, Vector | None]:
@@ -136,13 +137,37 @@ class Trace:
 
     def write(self, t: int, row: Vector, width: int, first: int = 0) -> None:
         """Writes cells `first` and following of row t (from 1); a row has `width` cells."""
-        os.pwrite(self._handle, np.ascontiguousarray(row, "<f8").tobytes(), 8 * ((t - 1) * width + first))
+        write(self._handle, np.ascontiguousarray(row, "<f8"), 8 * ((t - 1) * width + first))
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         raise NotImplementedError
 
     def close(self) -> None:
         os.close(self._handle)
+
+
+def write(handle: int, vector: Vector, start: int) -> None:
+    """Writes a vector of "<f8" from where it is: one that is wide has no copy."""
+    if vector.size:
+        os.pwrite(handle, vector.data, start)
+
+
+MAPPED = 1 << 20  #: numbers of a file from which on it is mapped, and not read into memory
+
+
+def read(path: Path, start: int, count: int) -> Vector:
+    """So many numbers of a file, from the number `start` on, or those that it has. Raises FileNotFoundError."""
+    there = min(max(path.stat().st_size // 8 - start, 0), count)
+    if there < MAPPED:
+        return np.fromfile(path, "<f8", there, offset=8 * start)
+    return np.memmap(path, "<f8", "r", 8 * start, there)
+
+
+def room(place: Path, rows: int, width: int) -> np.ndarray:
+    """An array of this shape to be filled in; a large one in a file of its own."""
+    if rows * width < MAPPED:
+        return np.empty((rows, width))
+    return np.memmap(place / f"room-{secrets.token_hex(4)}", "<f8", "w+", shape=(rows, width))
 
 
 def finite(value: float) -> float | None:

@@ -25,11 +25,7 @@ from hushgrid.node.privacy.ledger_marks import Marks
 from hushgrid.node.privacy.ledger_rows import Cost, Counted, ReadingDays, Spend, costs_of
 from hushgrid.node.privacy.marks import LaterMark, MarkFile, NoMark
 from hushgrid.node.privacy.run_table import ENDED, KEEP, OVER, RunTable
-<<<<<<< HEAD
-from hushgrid.node.privacy.spend_table import ALL, SpendTable, unpacked
-=======
-from hushgrid.node.privacy.spend_table import ALL, VERSION, Cost, SpendTable, costs_of, unpacked
->>>>>>> mut
+from hushgrid.node.privacy.spend_table import ALL, VERSION, SpendTable, unpacked
 from hushgrid.node.wire import Mark
 
 __all__ = ["Ledger", "LedgerFailed"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import cached_property
 from importlib import import_module
 from math import inf
 from typing import Any, NamedTuple, cast
@@ -115,8 +116,8 @@ class StarCoordinator(Coordinator):
     def dimension(self, member: str) -> int:
         return int((self.centre.announced or self.shares)[member])
 
-    @property
-    def limit(self) -> int:
+    @cached_property
+    def limit(self) -> int:  # asked at each message
         largest = self.centre.largest or self.shares
         masked = self.plan.terms.masked if self.plan.terms else None
         picks = masked.graph.neighbours if masked and masked.graph else 0
@@ -147,7 +148,8 @@ class StarCoordinator(Coordinator):
 
     def owing(self) -> list[str]:
         assert self.driver is not None
-        return [send.dst for send in self.driver.machine.tick().send]
+        machine = cast(StarCentre, self.driver.machine)
+        return [] if machine.complete else machine.missing()
 
     def overdue(self, waiting: list[str]) -> list[Publication]:
         """A round goes on without members that are silent, if the machine knows how."""

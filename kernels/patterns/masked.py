@@ -336,7 +336,6 @@ class MaskedCentre(StarCentre):
     """The coordinator of a masked run. A subclass says what a sum is for."""
 
     state: CentreState
-    alike = True
 
     def __init__(self, context: ServerContext, rounds: int) -> None:
         super().__init__(context.members, rounds)
@@ -410,6 +409,10 @@ class MaskedCentre(StarCentre):
             self.check(sender, body)
             return NOTHING
         return super().receive(sender, seq, body)
+
+    def tick(self) -> Step:
+        self.alike = not (self.terms.neighbours and self.state.phase == "introduce")  # each has its own neighbours
+        return super().tick()
 
     @property
     def awaited(self) -> list[str]:

@@ -285,7 +285,7 @@ class StarCentre(ABC):
     """The centre of a star. `state.t` is the round under way, `state.arrived` what has come in for it."""
 
     state: Any
-    alike: ClassVar[bool] = False  #: whether an exchange's message is the same for all members
+    alike: bool = False  #: whether an exchange's message is the same for all members
 
     def __init__(self, members: list[str], rounds: int) -> None:
         self.members = sorted(members)

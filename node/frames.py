@@ -13,11 +13,11 @@ from msgspec import Meta, Struct
 from hushgrid.kernels.machine import Malformed
 
 KEY = 32  #: bytes of a public key, X25519
+KEY_ID = 4  #: bytes that say which key a tag is made with
 TAG = 16  #: bytes of a keyed BLAKE2b
-OVERHEAD = 512  #: bytes that a frame adds at most, beside the tags of a broadcast
 
 Key = Annotated[bytes, Meta(min_length=KEY, max_length=KEY)]
-Tag = Annotated[bytes, Meta(min_length=TAG, max_length=TAG)]
+Tag = Annotated[bytes, Meta(min_length=KEY_ID + TAG, max_length=KEY_ID + TAG)]
 Number = Annotated[int, Meta(ge=1, le=1 << 62)]  #: of a message on its topic, in its sender's session
 Signature = Annotated[bytes, Meta(max_length=1024)]
 

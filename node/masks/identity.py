@@ -35,6 +35,7 @@ from hushgrid.node.schema.sections import AllowMasked, Tls
 
 WORDS = b"hushgrid masked introduction"
 SIGNING = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
+PUBLIC = (ec.EllipticCurvePublicKey, ed25519.Ed25519PublicKey, rsa.RSAPublicKey)
 DAY = timedelta(days=1)
 LIST = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 
@@ -145,22 +146,30 @@ class Trust:
         """What is wrong with a message that `node` is to have signed, in words made of public facts; None if nothing
         is.
         """
+        if (untrusted := self.untrusted(node, certificate)) is not None:
+            return untrusted
+        if not proves(certificate, signature, message):
+            return "found a signature that is not its certificate's, of this run, name and key"
+        return None
+
+    def untrusted(self, node: str, certificate: bytes) -> str | None:
+        """Why a certificate in DER does not count as that of `node` now; None if it does."""
         try:
             shown = x509.load_der_x509_certificate(certificate)
+            public = shown.public_key()
             wrong = _misnamed(shown, node) or _untimely(shown, self._clock())
-            if wrong is not None:
-                return wrong
-            mark = fingerprint(certificate)
-            pinned = mark in self._pinned if node not in self._named else mark == self._named[node]
-            if not pinned and not any(self._issued(shown, a) for a in self._authorities):
-                return f"found a certificate that this device's owner does not trust, {mark}"
-            if mark in self._revoked or any(_listed(shown, one) for one in self._lists):
-                return f"found a certificate that is revoked, {mark}"
-            _verify(shown.public_key(), signature, message)
-        except InvalidSignature:
-            return "found a signature that is not its certificate's, of this run, name and key"
         except (ValueError, TypeError, UnsupportedAlgorithm):
             return "found no certificate with an EC, Ed25519 or RSA key"
+        if wrong is not None:
+            return wrong
+        if not isinstance(public, PUBLIC):
+            return "found no certificate with an EC, Ed25519 or RSA key"
+        mark = fingerprint(certificate)
+        pinned = mark in self._pinned if node not in self._named else mark == self._named[node]
+        if not pinned and not any(self._issued(shown, a) for a in self._authorities):
+            return f"found a certificate that this device's owner does not trust, {mark}"
+        if mark in self._revoked or any(_listed(shown, one) for one in self._lists):
+            return f"found a certificate that is revoked, {mark}"
         return None
 
     def _issued(self, certificate: x509.Certificate, authority: x509.Certificate) -> bool:

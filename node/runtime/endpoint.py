@@ -117,10 +117,10 @@ class Endpoint(ABC):
         return []
 
     def forged(self, why: str) -> None:
-        """Counts a message that its guard does not let pass (`node/trust/guard.py`); a broker may repeat one in all
-        honesty.
+        """Counts a message that its guard does not let pass (`node/trust/guard.py`). An honest broker may repeat one,
+        and be late.
         """
-        self.forgeries += not why.startswith("repeated")
+        self.forgeries += not why.startswith(("repeated", "outdated"))
         self._drop(why)
 
     def _soon(self) -> None:

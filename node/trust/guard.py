@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from math import inf
+from typing import Protocol, cast
 
 from msgspec.structs import replace
 
@@ -19,11 +20,22 @@ from hushgrid.kernels.machine import Malformed
 from hushgrid.node import frames, wire
 from hushgrid.node.frames import Broadcast, Hello, Sealed, Signed
 from hushgrid.node.masks.identity import Identity, Trust, proves
-from hushgrid.node.trust.keys import SessionKey, hello_statement, matches, statement, tag
+from hushgrid.node.trust.keys import EdgeKey, SessionKey, hello_statement, statement
 from hushgrid.node.wire import COORDINATOR, Death, Publication, Topics
 
 HELD = 16  #: messages that wait for one peer's hello, at most; a later one may say all that an earlier one did
 ASK_S = (0.4, 60.0)  #: first and longest wait before a peer is asked for its hello again, s
+
+
+class Credentials(Protocol):
+    """Who an end is, and whom its owner trusts: as they are now."""
+
+    @property
+    def identity(self) -> Identity: ...
+    @property
+    def trust(self) -> Trust:
+        """Raises InputError if that cannot be known."""
+        ...
 
 
 @dataclass
@@ -31,8 +43,8 @@ class Peer:
     """One of the others, in its session of now."""
 
     hello: Hello
-    outward: bytes  #: key of what is sent to it
-    inward: bytes  #: key of what it sends
+    outward: EdgeKey  #: of what is sent to it
+    inward: EdgeKey  #: of what it sends
     highest: dict[str, int] = field(default_factory=dict)  #: number of the last message taken, by topic
 
 
@@ -45,9 +57,9 @@ class Wait:
 
 
 class Guard:
-    """Of the end `name` in one session. `trust` reads whom its owner trusts, `refuse` counts what is not taken.
+    """Of the end `name` in one session. `refuse` counts what is not taken. It reads no clock: `now` is told.
 
-    `peers`: the names whose messages this end needs now. It reads no clock: `now` is told.
+    `peers`: the names of those whose messages this end needs now.
     """
 
     def __init__(
@@ -55,20 +67,20 @@ class Guard:
         name: str,
         topics: Topics,
         session: tuple[bytes, int],
-        identity: Identity,
-        trust: Callable[[], Trust],
+        credentials: Credentials,
         refuse: Callable[[str], object],
         peers: Callable[[], Collection[str]],
     ) -> None:
         """`session`: the ledger's id, and its number of the session."""
-        self.name, self.topics, self.session, self.identity = name, topics, session, identity
-        self.trust, self.refuse, self.names = trust, refuse, peers
+        self.name, self.topics, self.session, self.credentials = name, topics, session, credentials
+        self.identity, self.refuse, self.names = credentials.identity, refuse, peers
         self.key = SessionKey()
         self.peers: dict[str, Peer] = {}
         self.now = 0.0
         self._sessions: dict[str, dict[bytes, int]] = {}  #: by peer and ledger: the latest that was met
         self._numbers: Counter[str] = Counter()  #: of what was sent, by topic
         self._waits: dict[str, Wait] = {}
+        self._trust = credentials.trust  #: by which the peers were judged last
         self._leaving: dict[str, deque[tuple[str, bytes]]] = {}  #: what waits for a peer's hello
         self._arrived: dict[str, tuple[str, bytes]] = {}  #: topic: (peer, signed message) that waits for its hello
         self._verified: dict[str, bytes] = {}  #: the last hello of each peer whose signature was checked
@@ -96,7 +108,7 @@ class Guard:
         if (peer := self.peers.get(dst)) is None:
             return self._hold(dst, topic, payload)
         number = self._next(topic)
-        return [Publication(topic, frames.encode(Sealed(number, tag(peer.outward, topic, number, payload), payload)))]
+        return [Publication(topic, frames.encode(Sealed(number, peer.outward.tag(topic, number, payload), payload)))]
 
     def _broadcast(self, topic: str, payload: bytes, names: Iterable[str]) -> list[Publication]:
         names = [name for name in names if name != COORDINATOR]
@@ -105,7 +117,7 @@ class Guard:
         if not known:
             return out
         number = self._next(topic)
-        tags = {name: tag(key, topic, number, payload) for name, key in known.items()}
+        tags = {name: key.tag(topic, number, payload) for name, key in known.items()}
         return [*out, Publication(topic, frames.encode(Broadcast(number, tags, payload)))]
 
     def _signed(self, topic: str, payload: bytes) -> bytes:
@@ -160,9 +172,10 @@ class Guard:
         self, src: str, topic: str, number: int, shown: bytes, message: bytes
     ) -> tuple[list[tuple[str, bytes]], list[Publication]]:
         peer = self.peers.get(src)
-        if peer is None:  # one of us has started again; it will say it again
+        if peer is None or not peer.inward.made(shown):  # one of us has started again; it will say it again
+            self.refuse(_outdated(topic))
             return [], self._ask(src) if src in self.names() else []
-        if not matches(peer.inward, topic, number, message, shown):
+        if not peer.inward.matches(topic, number, message, shown):
             return self._refused(f"forged: a message of {src} on {topic}")
         if number <= peer.highest.get(topic, 0):
             return self._refused(f"repeated: message {number} of {src} on {topic}")
@@ -172,7 +185,7 @@ class Guard:
     def _stated(
         self, src: str, topic: str, frame: Signed, payload: bytes
     ) -> tuple[list[tuple[str, bytes]], list[Publication]]:
-        """A signed message, to all that hear the topic."""
+        """A signed message, to all that hear the topic. `payload`: its frame; b"": its sender's last hello is known."""
         about = statement(topic, frame.number, frame.key, frame.message)
         if src == self.name:  # another coordinator of this fleet, or this one's own word
             certificate = self.identity.certificate
@@ -180,13 +193,14 @@ class Guard:
                 return [(topic, frame.message)], []
             return self._refused(f"forged: a message of {src} on {topic}")
         peer = self.peers.get(src)
-        if peer is None or frame.key != peer.hello.key:
-            if src not in self.names():
-                return self._refused(f"unsealed: a message of {src}, who is no peer")
-            self._arrived[topic] = src, payload
+        if src not in self.names():
+            return self._refused(f"unsealed: a message of {src}, who is no peer")
+        same = peer is not None and frame.key == peer.hello.key
+        if peer is None or not same or not proves(peer.hello.certificate, frame.signature, about):
+            if not payload:
+                return self._refused(f"forged: a message of {src} on {topic}" if same else _outdated(topic))
+            self._arrived[topic] = src, payload  # another session, or a renewed certificate: its hello will say
             return [], self._ask(src)
-        if not proves(peer.hello.certificate, frame.signature, about):
-            return self._refused(f"forged: a message of {src} on {topic}")
         if frame.number < peer.highest.get(topic, 0):
             return self._refused(f"repeated: message {frame.number} of {src} on {topic}")
         peer.highest[topic] = frame.number
@@ -199,12 +213,11 @@ class Guard:
     # --- hellos ---
 
     def _greeted(self, src: str, hello: Hello, payload: bytes) -> tuple[list[tuple[str, bytes]], list[Publication]]:
+        if (why := self._review()) is not None:
+            return self._refused(f"unsealed: the hello of {src} is not judged: {why}")
         if self._verified.get(src) != payload:
-            try:
-                signed = hello_statement(self.topics.fleet, src, self.name, hello)
-                wrong = self.trust().wrong(src, hello.certificate, hello.signature, signed)
-            except InputError as error:
-                wrong = str(error)
+            signed = hello_statement(self.topics.fleet, src, self.name, hello)
+            wrong = self._trust.wrong(src, hello.certificate, hello.signature, signed)
             if wrong is not None or hello.key == self.key.public:
                 return self._refused(f"forged: the hello of {src}: {wrong or 'found this end´s key'}")
             self._verified[src] = payload
@@ -212,12 +225,15 @@ class Guard:
         if echoed and not self._meet(src, hello):
             return self._refused(f"repeated: the hello of an earlier session of {src}")
         met = src in self.peers and self.peers[src].hello.key == hello.key
+        if met:
+            self._waits.pop(src, None)
         out = [self._hello(src, hello.key, wants=not met)] if hello.wants or not echoed else []
         return self._released(src, out) if met else ([], out)
 
     def _meet(self, src: str, hello: Hello) -> bool:
         """The peer is there now, with this key. False if it has had a later session."""
         if src in self.peers and self.peers[src].hello.key == hello.key:
+            self.peers[src].hello = hello  # its certificate may be renewed
             return True
         sessions = self._sessions.setdefault(src, {})
         if hello.session <= sessions.get(hello.ledger, -1):
@@ -230,8 +246,21 @@ class Guard:
             return False
         sessions[hello.ledger] = hello.session
         self.peers[src] = Peer(hello, outward, inward)
-        self._waits.pop(src, None)
         return True
+
+    def _review(self) -> str | None:
+        """Peers whose certificates do not count any more are none. Why nobody can be judged, in words; else None."""
+        try:
+            trust = self.credentials.trust
+        except InputError as error:
+            return str(error)
+        if trust is not self._trust:
+            self._trust, self._verified = trust, {}
+            for name, peer in list(self.peers.items()):
+                if (why := trust.untrusted(name, peer.hello.certificate)) is not None:
+                    del self.peers[name]
+                    self.refuse(f"unsealed: {name} is no peer any more: {why}")
+        return None
 
     def _released(self, src: str, out: list[Publication]) -> tuple[list[tuple[str, bytes]], list[Publication]]:
         """What has waited for this peer's hello: after `out`, which may be the hello that it lacks itself."""
@@ -242,7 +271,7 @@ class Guard:
         for topic, (of, payload) in list(self._arrived.items()):
             if of == src:
                 del self._arrived[topic]
-                more, about = self.open(topic, payload)
+                more, about = self._stated(src, topic, cast(Signed, frames.decode(payload)), b"")
                 opened, out = opened + more, out + about
         return opened, out
 
@@ -282,15 +311,24 @@ class Guard:
             out.append(self._request(name))
         return out
 
-    def again(self) -> None:
-        """The connection was made again: what is lacked is asked for at once."""
+    def connected(self) -> list[Publication]:
+        """The connection was made again: what is lacked is asked for at once; peers learn of a renewed certificate."""
+        self._review()
         for wait in self._waits.values():
             wait.at, wait.seconds = self.now, ASK_S[0]
+        if (identity := self.credentials.identity) is self.identity:
+            return []
+        self.identity, self._replies, self._statements = identity, {}, {}
+        return [self._hello(name, peer.hello.key, wants=False) for name, peer in self.peers.items()]
 
     @property
     def due(self) -> float:
         """When `tick` must be called at the latest, s."""
         return min((wait.at for wait in self._waits.values()), default=inf)
+
+
+def _outdated(topic: str) -> str:
+    return f"outdated: a message of another session on {topic}"
 
 
 def _is_death(payload: bytes) -> bool:

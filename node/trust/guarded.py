@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
-from hushgrid.node.masks.identity import Identity, Trust
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.trust.guard import Guard
+from hushgrid.node.trust.guard import Credentials, Guard
 from hushgrid.node.wire import Publication, Topics
 
 
@@ -51,13 +50,11 @@ class End(Protocol):
 class Guarded:
     """What goes in and out of `end` passes its guard, and nothing else does."""
 
-    def __init__(
-        self, end: End, identity: Identity, trust: Callable[[], Trust], peers: Callable[[], Collection[str]]
-    ) -> None:
-        """`trust` reads whom its owner trusts; `peers`: the names of those whose messages it needs now."""
+    def __init__(self, end: End, credentials: Credentials, peers: Callable[[], Collection[str]]) -> None:
+        """`peers`: the names of those whose messages it needs now."""
         self.end, self.name = end, end.name
         session = (end.ledger.id, end.session)
-        self.guard = Guard(end.name, end.topics, session, identity, trust, end.forged, peers)
+        self.guard = Guard(end.name, end.topics, session, credentials, end.forged, peers)
         self.local = False  #: what is handed over as it is has no bytes to seal
 
     @property
@@ -85,8 +82,7 @@ class Guarded:
         return self.end.patient
 
     def connected(self) -> list[Publication]:
-        self.guard.again()
-        return self.seal(self.end.connected())
+        return [*self.guard.connected(), *self.seal(self.end.connected())]
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
         opened, out = self.guard.open(topic, payload)

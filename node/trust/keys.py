@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from hushgrid.node import system
-from hushgrid.node.frames import TAG, Hello
+from hushgrid.node.frames import KEY_ID, TAG, Hello
 from hushgrid.node.masks.identity import framed
 
 HELLO, EDGE, STATEMENT = b"hushgrid hello", b"hushgrid edge", b"hushgrid statement"
@@ -23,28 +23,39 @@ class SessionKey:
         self._private = X25519PrivateKey.from_private_bytes(system.machine.entropy(32))
         self.public = self._private.public_key().public_bytes_raw()
 
-    def edge(self, fleet: str, src: str, dst: str, peer: bytes, *, outward: bool) -> bytes:
-        """The key (32,) of the messages from `src` to `dst`: HKDF-SHA256 of the X25519 secret, without a salt.
+    def edge(self, fleet: str, src: str, dst: str, peer: bytes, *, outward: bool) -> EdgeKey:
+        """That of the messages from `src` to `dst`: HKDF-SHA256 of the X25519 secret, without a salt.
 
         `outward`: we are `src`. Raises ValueError if the peer's key is a point of low order.
         """
         secret = self._private.exchange(X25519PublicKey.from_public_bytes(peer))
         ends = (self.public, peer) if outward else (peer, self.public)
         info = framed(EDGE, fleet.encode(), src.encode(), dst.encode(), *ends)
-        return HKDF(SHA256(), 32, None, info).derive(secret)
+        return EdgeKey(HKDF(SHA256(), 32, None, info).derive(secret))
 
 
-def tag(key: bytes, topic: str, number: int, message: bytes) -> bytes:
-    """(16,) keyed BLAKE2b over topic, number and message, which has its run and epoch."""
-    place = topic.encode()
-    digest = blake2b(len(place).to_bytes(4, "little") + place + number.to_bytes(8, "little"), key=key, digest_size=TAG)
-    digest.update(message)
-    return digest.digest()
+class EdgeKey:
+    """The key of the messages in one direction of an edge, for one session of each of its ends."""
 
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self.id = blake2b(b"id", key=key, digest_size=KEY_ID).digest()
 
-def matches(key: bytes, topic: str, number: int, message: bytes, shown: bytes) -> bool:
-    """Whether the tag that is shown is this message's."""
-    return compare_digest(tag(key, topic, number, message), shown)
+    def tag(self, topic: str, number: int, message: bytes) -> bytes:
+        """The key's id, and keyed BLAKE2b (16,) over topic, number and message, which has its run and epoch."""
+        place = topic.encode()
+        head = len(place).to_bytes(4, "little") + place + number.to_bytes(8, "little")
+        digest = blake2b(head, key=self._key, digest_size=TAG)
+        digest.update(message)
+        return self.id + digest.digest()
+
+    def made(self, shown: bytes) -> bool:
+        """Whether a tag says that it is of this key."""
+        return shown[:KEY_ID] == self.id
+
+    def matches(self, topic: str, number: int, message: bytes, shown: bytes) -> bool:
+        """Whether the tag that is shown is this message's."""
+        return compare_digest(self.tag(topic, number, message), shown)
 
 
 def hello_statement(fleet: str, src: str, dst: str, hello: Hello) -> bytes:

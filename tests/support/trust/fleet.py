@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from hushgrid.broker.simulation.memory import MemoryBroker
-from hushgrid.node.masks.identity import Trust, made_up
+from hushgrid.node.masks.identity import Identity, Trust, made_up
 from hushgrid.node.trust.guarded import Guarded
 from hushgrid.node.wire import COORDINATOR
 from tests.support.devices.zone_fleet import World
+
+
+class Fixed(NamedTuple):
+    """Credentials that stay as they are."""
+
+    identity: Identity
+    trust: Trust
 
 
 def peers_of(end):
@@ -31,7 +40,7 @@ class TrustedBroker(MemoryBroker):
         super().__init__(map(self.guarded, ends), lambda name: self.guarded(rebuild(name)), *args, **options)
 
     def guarded(self, end):
-        return Known(end, self.identities[end.name], lambda: self.trust, peers_of(end))
+        return Known(end, Fixed(self.identities[end.name], self.trust), peers_of(end))
 
 
 class TrustedWorld(World):

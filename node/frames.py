@@ -60,7 +60,7 @@ class Signed(Struct, tag="signed", array_like=True, frozen=True):
 
 
 Frame = Hello | Sealed | Broadcast | Signed
-_decoder = msgspec.msgpack.Decoder(Frame)
+_decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
 encode = msgspec.msgpack.Encoder().encode
 
 

@@ -214,9 +214,7 @@ def authorities_in(file: str, section: str) -> list[x509.Certificate]:
     return authorities
 
 
-def lists_in(
-    file: str, authorities: Sequence[x509.Certificate], section: str
-) -> list[x509.CertificateRevocationList]:
+def lists_in(file: str, authorities: Sequence[x509.Certificate], section: str) -> list[x509.CertificateRevocationList]:
     """Every list of revoked certificates in a file. Raises InputError unless each is signed by one of these
     authorities. `section`: of the owner's file, that names it.
     """
@@ -224,9 +222,7 @@ def lists_in(
     try:
         lists = [x509.load_pem_x509_crl(one) for one in LIST.findall(blob)] or [x509.load_der_x509_crl(blob)]
     except ValueError:
-        raise InputError(
-            f"{section}.crl: {file}: found no list of revoked certificates, expected PEM or DER"
-        ) from None
+        raise InputError(f"{section}.crl: {file}: found no list of revoked certificates, expected PEM or DER") from None
     for one in lists:
         if not any(one.issuer == a.subject and _signed(one, a) for a in authorities):
             name = printable(one.issuer.rfc4514_string(), 80)

@@ -17,7 +17,8 @@ class Trusted(Section, frozen=True, kw_only=True):
     #: in a coordinator's file of all members'
     fingerprints: Annotated[dict[Name, Sha256], Meta(min_length=1, max_length=NODES)] | None = None
     ca: str | None = None  #: certificates of authorities, a file: a name is whoever has one of theirs with that name
-    crl: str | None = None  #: beside `ca`: a file with its authorities' lists of revoked certificates, read when it changes
+    #: beside `ca`: a file with its authorities' lists of revoked certificates, read again when it changes
+    crl: str | None = None
     cert: str | None = None  #: this end's own certificate, a file; its common name is the end's [`tls.cert`]
     key: str | None = None  #: its private key, a file [`tls.key`]
 

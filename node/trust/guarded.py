@@ -55,11 +55,8 @@ class Guarded:
         self.end, self.name = end, end.name
         session = (end.ledger.id, end.session)
         self.guard = Guard(end.name, end.topics, session, credentials, end.forged, peers)
+        self.log = end.log
         self.local = False  #: what is handed over as it is has no bytes to seal
-
-    @property
-    def log(self) -> Callable[[str], None]:
-        return self.end.log
 
     @property
     def clock(self) -> Ticking:

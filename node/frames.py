@@ -31,6 +31,8 @@ class Hello(Struct, tag="hello", array_like=True, frozen=True):
     session: Annotated[int, Meta(ge=0)]  #: of that ledger: a later one replaces it
     echo: Annotated[bytes, Meta(max_length=KEY)]  #: the receiver's key, as far as the sender knows; empty: it does not
     wants: bool  #: whether the sender still lacks the receiver's hello to this key
+    #: number of the last signed message on each topic that has one: an earlier one does not stand any more
+    standing: Annotated[dict[str, Number], Meta(max_length=4)]
     signature: Signature
 
 

@@ -47,6 +47,12 @@ class Peer:
     inward: EdgeKey  #: of what it sends
     highest: dict[str, int] = field(default_factory=dict)  #: number of the last message taken, by topic
 
+    def stand(self, hello: Hello) -> None:
+        """No signed message before those that a hello names counts any more. Its certificate may be renewed."""
+        self.hello = hello
+        for topic, number in hello.standing.items():
+            self.highest[topic] = max(number, self.highest.get(topic, 0))
+
 
 @dataclass
 class Wait:
@@ -225,15 +231,15 @@ class Guard:
         if echoed and not self._meet(src, hello):
             return self._refused(f"repeated: the hello of an earlier session of {src}")
         met = src in self.peers and self.peers[src].hello.key == hello.key
-        if met:
+        if met and echoed:
             self._waits.pop(src, None)
+            self.peers[src].stand(hello)
         out = [self._hello(src, hello.key, wants=not met)] if hello.wants or not echoed else []
         return self._released(src, out) if met else ([], out)
 
     def _meet(self, src: str, hello: Hello) -> bool:
         """The peer is there now, with this key. False if it has had a later session."""
         if src in self.peers and self.peers[src].hello.key == hello.key:
-            self.peers[src].hello = hello  # its certificate may be renewed
             return True
         sessions = self._sessions.setdefault(src, {})
         if hello.session <= sessions.get(hello.ledger, -1):
@@ -277,7 +283,8 @@ class Guard:
 
     def _hello(self, dst: str, echo: bytes, *, wants: bool) -> Publication:
         ledger, session = self.session
-        said = Hello(self.key.public, self.identity.certificate, ledger, session, echo, wants, b"")
+        standing = {topic: self._numbers[topic] for topic in self._statements}
+        said = Hello(self.key.public, self.identity.certificate, ledger, session, echo, wants, standing, b"")
         last = self._replies.get(dst)
         if last is None or last[0] != said:
             signature = self.identity.sign(hello_statement(self.topics.fleet, self.name, dst, said))
@@ -318,7 +325,7 @@ class Guard:
             wait.at, wait.seconds = self.now, ASK_S[0]
         if (identity := self.credentials.identity) is self.identity:
             return []
-        self.identity, self._replies, self._statements = identity, {}, {}
+        self.identity, self._replies, self._statements = identity, {}, dict.fromkeys(self._statements, (b"", b""))
         return [self._hello(name, peer.hello.key, wants=False) for name, peer in self.peers.items()]
 
     @property

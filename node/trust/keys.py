@@ -62,7 +62,8 @@ def hello_statement(fleet: str, src: str, dst: str, hello: Hello) -> bytes:
     """What the sender of a hello signs: all that it says, and to whom."""
     names = (fleet.encode(), src.encode(), dst.encode())
     session = hello.session.to_bytes(8, "little", signed=True)
-    return framed(HELLO, *names, hello.key, hello.ledger, session, hello.echo, bytes([hello.wants]))
+    standing = framed(*(f"{topic} {number}".encode() for topic, number in sorted(hello.standing.items())))
+    return framed(HELLO, *names, hello.key, hello.ledger, session, hello.echo, bytes([hello.wants]), standing)
 
 
 def statement(topic: str, number: int, key: bytes, message: bytes) -> bytes:

@@ -116,8 +116,8 @@ def _device(path: Path) -> str:
     source, sink = config.source and config.source.mqtt, config.sink and config.sink.mqtt
     clear = _in_clear(config.broker, *(site.broker for site in (source, sink) if site))
     credentials_of(config.node, config.trust, config.tls, str(path))
-    said = [*consent(config, device), *questions(config, device), *trust_words(config.trust)]
-    lines = [*clear, *said, *ready, *_certificate(config.tls)]
+    owned = [*consent(config, device), *questions(config, device), *trust_words(config.trust)]
+    lines = [*clear, *owned, *ready, *_certificate(config.tls)]
     return "\n  ".join([first, *lines])
 
 
@@ -129,8 +129,8 @@ def _coordinator(path: Path) -> str:
     _, plan = prepare(config, str(path))
     first = f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(plan.nodes)}"
     credentials_of(COORDINATOR, config.trust, config.tls, str(path), plan.nodes)
-    words = [*_in_clear(config.broker), *trust_words(config.trust), *_certificate(config.tls)]
-    return "\n  ".join([first, *words])
+    lines = [*_in_clear(config.broker), *trust_words(config.trust), *_certificate(config.tls)]
+    return "\n  ".join([first, *lines])
 
 
 def _in_clear(*brokers: str) -> list[str]:

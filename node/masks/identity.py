@@ -155,9 +155,9 @@ class Trust:
     def untrusted(self, node: str, certificate: bytes) -> str | None:
         """Why a certificate in DER does not count as that of `node` now; None if it does."""
         try:
-            shown = x509.load_der_x509_certificate(certificate)
-            public = shown.public_key()
-            wrong = _misnamed(shown, node) or _untimely(shown, self._clock())
+            presented = x509.load_der_x509_certificate(certificate)
+            public = presented.public_key()
+            wrong = _misnamed(presented, node) or _untimely(presented, self._clock())
         except (ValueError, TypeError, UnsupportedAlgorithm):
             return "found no certificate with an EC, Ed25519 or RSA key"
         if wrong is not None:
@@ -166,9 +166,9 @@ class Trust:
             return "found no certificate with an EC, Ed25519 or RSA key"
         mark = fingerprint(certificate)
         pinned = mark in self._pinned if node not in self._named else mark == self._named[node]
-        if not pinned and not any(self._issued(shown, a) for a in self._authorities):
+        if not pinned and not any(self._issued(presented, a) for a in self._authorities):
             return f"found a certificate that this device's owner does not trust, {mark}"
-        if mark in self._revoked or any(_listed(shown, one) for one in self._lists):
+        if mark in self._revoked or any(_listed(presented, one) for one in self._lists):
             return f"found a certificate that is revoked, {mark}"
         return None
 

@@ -56,12 +56,12 @@ class Credentials:
 
 def _stamp(files: list[str] | tuple[str, ...]) -> Stamp:
     """What another file of the same name would change."""
-    found = []
+    stamps = []
     for file in files:
         try:
             stat = Path(file).stat()
         except OSError:
-            found.append((0, 0, 0))
+            stamps.append((0, 0, 0))
         else:
-            found.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
-    return tuple(found)
+            stamps.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return tuple(stamps)

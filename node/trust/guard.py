@@ -165,8 +165,8 @@ class Guard:
         match frame:
             case Hello() if kind == "edge" and dst == self.name != src:
                 return self._greeted(src, frame, payload)
-            case Sealed(number, shown, message) if kind == "edge" and dst == self.name:
-                return self._sealed(src, topic, number, shown, message)
+            case Sealed(number, proof, message) if kind == "edge" and dst == self.name:
+                return self._sealed(src, topic, number, proof, message)
             case Broadcast(number, tags, message) if kind == "all":
                 # One without a tag for us is for neighbours that were met later.
                 return self._sealed(src, topic, number, tags[self.name], message) if self.name in tags else ([], [])
@@ -175,13 +175,13 @@ class Guard:
         return self._refused(f"unsealed: a {type(frame).__name__} on {topic}")
 
     def _sealed(
-        self, src: str, topic: str, number: int, shown: bytes, message: bytes
+        self, src: str, topic: str, number: int, proof: bytes, message: bytes
     ) -> tuple[list[tuple[str, bytes]], list[Publication]]:
         peer = self.peers.get(src)
-        if peer is None or not peer.inward.made(shown):  # one of us has started again; it will say it again
+        if peer is None or not peer.inward.made(proof):  # one of us has started again; it will say it again
             self.refuse(_outdated(topic))
             return [], self._ask(src) if src in self.names() else []
-        if not peer.inward.matches(topic, number, message, shown):
+        if not peer.inward.matches(topic, number, message, proof):
             return self._refused(f"forged: a message of {src} on {topic}")
         if number <= peer.highest.get(topic, 0):
             return self._refused(f"repeated: message {number} of {src} on {topic}")
@@ -192,17 +192,17 @@ class Guard:
         self, src: str, topic: str, frame: Signed, payload: bytes
     ) -> tuple[list[tuple[str, bytes]], list[Publication]]:
         """A signed message, to all that hear the topic. `payload`: its frame; b"": its sender's last hello is known."""
-        about = statement(topic, frame.number, frame.key, frame.message)
+        signed = statement(topic, frame.number, frame.key, frame.message)
         if src == self.name:  # another coordinator of this fleet, or this one's own word
             certificate = self.identity.certificate
-            if proves(certificate, frame.signature, about):
+            if proves(certificate, frame.signature, signed):
                 return [(topic, frame.message)], []
             return self._refused(f"forged: a message of {src} on {topic}")
         peer = self.peers.get(src)
         if src not in self.names():
             return self._refused(f"unsealed: a message of {src}, who is no peer")
         same = peer is not None and frame.key == peer.hello.key
-        if peer is None or not same or not proves(peer.hello.certificate, frame.signature, about):
+        if peer is None or not same or not proves(peer.hello.certificate, frame.signature, signed):
             if not payload:
                 return self._refused(f"forged: a message of {src} on {topic}" if same else _outdated(topic))
             self._arrived[topic] = src, payload  # another session, or a renewed certificate: its hello will say
@@ -274,22 +274,22 @@ class Guard:
             kind, _, _ = self.topics.parse(topic)
             out += self._to(src, topic, payload) if kind == "edge" else self._broadcast(topic, payload, [src])
         opened: list[tuple[str, bytes]] = []
-        for topic, (of, payload) in list(self._arrived.items()):
-            if of == src:
+        for topic, (sender, payload) in list(self._arrived.items()):
+            if sender == src:
                 del self._arrived[topic]
-                more, about = self._stated(src, topic, cast(Signed, frames.decode(payload)), b"")
-                opened, out = opened + more, out + about
+                more, answers = self._stated(src, topic, cast(Signed, frames.decode(payload)), b"")
+                opened, out = opened + more, out + answers
         return opened, out
 
     def _hello(self, dst: str, echo: bytes, *, wants: bool) -> Publication:
         ledger, session = self.session
         standing = {topic: self._numbers[topic] for topic in self._statements}
-        said = Hello(self.key.public, self.identity.certificate, ledger, session, echo, wants, standing, b"")
+        greeting = Hello(self.key.public, self.identity.certificate, ledger, session, echo, wants, standing, b"")
         last = self._replies.get(dst)
-        if last is None or last[0] != said:
-            signature = self.identity.sign(hello_statement(self.topics.fleet, self.name, dst, said))
-            payload = frames.encode(replace(said, signature=signature))
-            last = self._replies[dst] = said, Publication(self.topics.edge(self.name, dst), payload)
+        if last is None or last[0] != greeting:
+            signature = self.identity.sign(hello_statement(self.topics.fleet, self.name, dst, greeting))
+            payload = frames.encode(replace(greeting, signature=signature))
+            last = self._replies[dst] = greeting, Publication(self.topics.edge(self.name, dst), payload)
         return last[1]
 
     def _ask(self, name: str) -> list[Publication]:

@@ -49,13 +49,13 @@ class EdgeKey:
         digest.update(message)
         return self.id + digest.digest()
 
-    def made(self, shown: bytes) -> bool:
+    def made(self, proof: bytes) -> bool:
         """Whether a tag says that it is of this key."""
-        return shown[:KEY_ID] == self.id
+        return proof[:KEY_ID] == self.id
 
-    def matches(self, topic: str, number: int, message: bytes, shown: bytes) -> bool:
-        """Whether the tag that is shown is this message's."""
-        return compare_digest(self.tag(topic, number, message), shown)
+    def matches(self, topic: str, number: int, message: bytes, proof: bytes) -> bool:
+        """Whether a tag is this message's."""
+        return compare_digest(self.tag(topic, number, message), proof)
 
 
 def hello_statement(fleet: str, src: str, dst: str, hello: Hello) -> bytes:

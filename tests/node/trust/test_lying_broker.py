@@ -75,7 +75,7 @@ def test_what_was_said_in_earlier_runs_and_sessions_is_refused(name, again, tmp_
     starts = {"the coordinator": [COORDINATOR], "a device too": [COORDINATOR, device], "everybody": [*world.ledgers]}
     runs, said = [], []
     for _ in range(3):
-        world.run(lambda world: world.hub.repeats(said))
+        world.run(lambda world, said=said: world.hub.repeats(said))
         runs.append(world.ledgers[COORDINATOR].runs.last().id)
         assert world.centre.error is None
         said = list(world.hub.recorded)

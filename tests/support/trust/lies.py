@@ -16,7 +16,7 @@ from hushgrid.node import frames, wire
 from hushgrid.node.frames import Broadcast, Hello, Sealed, Signed
 from hushgrid.node.masks.identity import made_up
 from hushgrid.node.trust.keys import SessionKey, hello_statement, statement
-from hushgrid.node.wire import COORDINATOR, Birth, Finish, Finished, Join, Mark, Plan, Progress, Refuse
+from hushgrid.node.wire import COORDINATOR, Birth, Finish, Finished, Join, Mark, Plan, Progress, Refuse, Topics
 from tests.support.trust.fleet import TrustedBroker
 
 NONCE = b"a nonce of a lie"
@@ -122,6 +122,40 @@ def altered(topics, topic, message):
     return [(name, where, lie) for name, where, lie in encoded if lie != message]
 
 
+class Forger:
+    """What somebody makes of messages who has no key of the fleet `fleet`: keys and certificates of its own."""
+
+    def __init__(self, fleet, names):
+        self.topics, self.key = Topics(fleet), SessionKey()
+        self.own, _ = made_up(names)  # certificates in everybody's name that nobody has pinned
+
+    def dresses(self, dst, topic, frame, message):
+        """In clear; with the proof of the truth; with that and a later number; with a proof of the liar's own."""
+        number, (_, src, _) = frame.number + 1, self.topics.parse(topic)
+        yield message
+        yield frames.encode(replace(frame, message=message))
+        yield frames.encode(replace(frame, number=number, message=message))
+        key = self.key.edge(self.topics.fleet, src, dst, self.key.public, outward=True)
+        tag = key.tag(topic, number, message)
+        match frame:
+            case Sealed():
+                yield frames.encode(Sealed(number, tag, message))
+                yield frames.encode(Sealed(number, frame.tag[: frames.KEY_ID] + tag[frames.KEY_ID :], message))
+            case Broadcast():
+                yield frames.encode(Broadcast(number, {dst: tag}, message))
+        for public in (self.key.public, getattr(frame, "key", b"k" * frames.KEY)):
+            signature = self.own[src].sign(statement(topic, number, public, message))
+            yield frames.encode(Signed(number, public, signature, message))
+
+    def poses(self, topic, hello, echo):
+        """As the sender of a hello who is there now: by its certificate, or by one that nobody trusts."""
+        _, src, dst = self.topics.parse(topic)
+        for certificate in (hello.certificate, self.own[src].certificate):
+            posed = replace(hello, key=self.key.public, certificate=certificate, session=99, echo=echo, wants=True)
+            signature = self.own[src].sign(hello_statement(self.topics.fleet, src, dst, posed))
+            yield frames.encode(replace(posed, signature=signature))
+
+
 class Believed(Exception):
     """A lie has changed something."""
 
@@ -151,9 +185,8 @@ class LyingBroker(TrustedBroker):
 
     def __init__(self, *args, **options):
         self.recorded, self.world, self.lies, self.turn = [], None, Counter(), 0
-        self.key = SessionKey()
         super().__init__(*args, **options)
-        self.own, _ = made_up(self.endpoints)  # certificates in everybody's name that nobody has pinned
+        self.forger = Forger("world", self.endpoints)
 
     def publish(self, publications):
         self.recorded += [(p.topic, p.payload) for p in publications if p.payload]
@@ -165,17 +198,17 @@ class LyingBroker(TrustedBroker):
         super()._deliver(delivery)
 
     def lie_about(self, delivery):
-        topics = self.world.centre.topics
-        _, src, _ = topics.parse(delivery.topic)
-        frame = frames.decode(delivery.payload) if _framed(delivery.payload) else None
+        if not framed(delivery.payload):
+            return
+        frame, topics = frames.decode(delivery.payload), self.forger.topics
         if isinstance(frame, Hello):
-            return self.pose(delivery, src, frame)
-        if frame is None:
-            return None
+            echo = self.world.guard(delivery.dst).key.public
+            for payload in self.forger.poses(delivery.topic, frame, echo):
+                self.tell("hello", delivery.dst, delivery.topic, payload)
+            return
         for name, topic, message in altered(topics, delivery.topic, frame.message):
-            for payload in self.dresses(src, delivery.dst, topic, frame, message):
+            for payload in self.forger.dresses(delivery.dst, topic, frame, message):
                 self.tell(name, delivery.dst, topic, payload)
-        return None
 
     def repeats(self, recorded):
         """A few of what was recorded are delivered again to all that hear their topics; all of it in turn."""
@@ -192,45 +225,10 @@ class LyingBroker(TrustedBroker):
         for name in names:
             self.endpoints[name] = self.rebuild(name)
 
-    def dresses(self, src, dst, topic, frame, message):
-        """In clear; with the proof of the truth; with that and a later number; with a proof of the liar's own."""
-        number = frame.number + 1
-        yield message
-        yield frames.encode(replace(frame, message=message))
-        yield frames.encode(replace(frame, number=number, message=message))
-        key = self.key.edge(self.world.centre.topics.fleet, src, dst, self.key.public, outward=True)
-        tag = key.tag(topic, number, message)
-        match frame:
-            case Sealed():
-                yield frames.encode(Sealed(number, tag, message))
-                yield frames.encode(Sealed(number, frame.tag[: frames.KEY_ID] + tag[frames.KEY_ID :], message))
-            case Broadcast():
-                yield frames.encode(Broadcast(number, {dst: tag}, message))
-        for public in (self.key.public, getattr(frame, "key", b"k" * frames.KEY)):
-            signature = self.own[src].sign(statement(topic, number, public, message))
-            yield frames.encode(Signed(number, public, signature, message))
-
-    def pose(self, delivery, src, hello):
-        """As somebody who is there now: by its certificate, or by one that nobody trusts."""
-        fleet, victim = self.world.centre.topics.fleet, self.endpoints[delivery.dst]
-        for certificate in (hello.certificate, self.own[src].certificate):
-            said = Hello(
-                self.key.public,
-                certificate,
-                hello.ledger,
-                99,
-                victim.guard.key.public,
-                wants=True,
-                standing={},
-                signature=b"",
-            )
-            signed = self.own[src].sign(hello_statement(fleet, src, delivery.dst, said))
-            self.tell("hello", delivery.dst, delivery.topic, frames.encode(replace(said, signature=signed)))
-
     def tell(self, name, victim, topic, payload):
         """One lie."""
         before, held = self.world.state(victim), dict(self.world.guard(victim).peers)
-        spoken = {message_in(p) for t, p in self.recorded if _framed(p)} if name == "repeated" else ()
+        spoken = {message_in(p) for t, p in self.recorded if framed(p)} if name == "repeated" else ()
         out = self.endpoints[victim].on_message(topic, payload)
         assert self.world.state(victim) == before, name
         assert self.world.guard(victim).peers == held, name
@@ -238,7 +236,7 @@ class LyingBroker(TrustedBroker):
         self.lies[name] += 1
 
 
-def _framed(payload):
+def framed(payload):
     try:
         frames.decode(payload)
     except Malformed:

@@ -1,10 +1,13 @@
 """Real daemons with `trust:` on a broker that anybody may use in any name."""
 
+import json
 from contextlib import ExitStack
 
 import pytest
 
-from tests.support.trust.daemons import members_of, trusted
+from tests.support.daemons.deployed_ring import ring
+from tests.support.trust.daemons import Liar, members_of, trusted
+from tests.support.trust.lies import CLAIM
 
 pytestmark = pytest.mark.mosquitto
 
@@ -21,3 +24,40 @@ def test_a_fleet_that_trusts_no_broker_makes_its_runs(pattern, tmp_path, mosquit
             daemon.wait_for(" done: ", 2)
             assert "dropped" not in daemon.said
             assert daemon.end() == 0
+
+
+@pytest.mark.parametrize("pattern", ["star", "token", "neighbours"])
+def test_a_liar_at_the_broker_plans_ends_and_alters_nothing(pattern, tmp_path, mosquitto):
+    """It tells every lie about every message of two runs, and repeats the first one's in the second."""
+    with ExitStack() as stack:
+        fleet, names = trusted(pattern, tmp_path / "fleet", mosquitto.url, stack), members_of(pattern)
+        nodes = [fleet.node(name) for name in names]
+        liar = Liar(mosquitto.url, "demo" if pattern == "star" else "ring", names)
+        paid = []
+        for _ in range(2):
+            coordinator = fleet.coordinator("--once")
+            liar.until(lambda coordinator=coordinator: coordinator.child.poll() is not None)
+            assert coordinator.code() == 0, coordinator.said
+            paid.append([len(fleet.spends(name)) for name in names])
+        once, twice = paid
+        assert twice == [2 * answers for answers in once]
+        assert all(once)
+        for name, daemon in zip(names, nodes, strict=True):
+            daemon.wait_for(" done: ", 2)
+            assert daemon.said.count("joined run") == 2
+            assert daemon.said.count("dropped a message: forged") == 1
+            assert daemon.end() == 0
+            assert CLAIM.ledger.hex() not in (fleet.state(name) / f"{name}.ledger").read_bytes().hex()
+        off = {topic: json.loads(m) for topic, m in liar.statuses.items()}
+        assert all(status["forged"] > 0 for topic, status in off.items() if not topic.endswith("coordinator"))
+
+
+def test_the_same_liar_ends_the_run_of_a_fleet_that_trusts_its_broker(tmp_path, mosquitto):
+    with ExitStack() as stack:
+        fleet = ring(tmp_path / "fleet", mosquitto.url, stack)
+        for name in members_of("token"):
+            fleet.node(name)
+        liar = Liar(mosquitto.url, "ring", members_of("token"))
+        coordinator = fleet.coordinator("--once")
+        liar.until(lambda: coordinator.child.poll() is not None)
+        assert coordinator.code() != 0

@@ -33,12 +33,14 @@ def test_a_liar_at_the_broker_plans_ends_and_alters_nothing(pattern, tmp_path, m
         fleet, names = trusted(pattern, tmp_path / "fleet", mosquitto.url, stack), members_of(pattern)
         nodes = [fleet.node(name) for name in names]
         liar = Liar(mosquitto.url, "demo" if pattern == "star" else "ring", names)
+        stack.callback(liar.link.close)
         paid = []
         for _ in range(2):
             coordinator = fleet.coordinator("--once")
             liar.until(lambda coordinator=coordinator: coordinator.child.poll() is not None)
             assert coordinator.code() == 0, coordinator.said
             paid.append([len(fleet.spends(name)) for name in names])
+        assert len(liar.lies) > 1000
         once, twice = paid
         assert twice == [2 * answers for answers in once]
         assert all(once)
@@ -58,6 +60,7 @@ def test_the_same_liar_ends_the_run_of_a_fleet_that_trusts_its_broker(tmp_path, 
         for name in members_of("token"):
             fleet.node(name)
         liar = Liar(mosquitto.url, "ring", members_of("token"))
+        stack.callback(liar.link.close)
         coordinator = fleet.coordinator("--once")
         liar.until(lambda: coordinator.child.poll() is not None)
         assert coordinator.code() != 0

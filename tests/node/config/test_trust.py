@@ -1,5 +1,8 @@
 """`trust:` in files: what is wrong is said in one line, and what it gives in words."""
 
+import re
+import shutil
+
 import pytest
 
 from hushgrid.cli.owner.check import check
@@ -14,19 +17,15 @@ MARK = "ab" * 32
 
 @pytest.fixture
 def device(tmp_path):
-    """A device file with a certificate, and a function that adds the section to it."""
-    certificates(tmp_path, "z1", "z2", "coordinator")
-    (tmp_path / "loads.csv").write_text((DEPLOY / "nodes" / "z1.csv").read_text())
+    """The device z1 of deploy/ with certificates, and a function that adds the section to its file."""
+    shutil.copytree(DEPLOY / "nodes", tmp_path / "nodes")
+    certificates(tmp_path / "certs", "z1", "z2")
+    file = tmp_path / "nodes" / "z1.yaml"
+    text = file.read_text()
 
     def write(trust):
-        file = tmp_path / "z1.yaml"
-        text = (
-            "node: z1\nfleet: demo\nbroker: mqtts://b.example:8883\n"
-            "tls: {ca: ca.crt, cert: z1.crt, key: z1.key}\nstate: state\n"
-            "data: {case: case5, zone: [1, 2], loads: loads.csv}\n"
-            "budget: {epsilon: 5.0, adjacency: {bounded-change: 0.01}}\n"
-        )
-        file.write_text(f"{text}trust: {trust}\n")
+        paths = re.sub(r"(ca|crl|cert|key): (\w)", r"\1: ../certs/\2", trust)
+        file.write_text(f"{text}trust: {paths}\n")
         return file
 
     return write
@@ -66,7 +65,7 @@ def test_check_says_what_is_wrong_with_its_files(device, trust, line):
 
 def test_check_says_in_words_what_trust_gives(device, tmp_path):
     said = check(device("{ca: ca.crt}"))
-    assert f"sealed in this session by whom {tmp_path}/ca.crt has certified under that name" in said
+    assert f"sealed in this session by whom {tmp_path}/certs/ca.crt has certified under that name" in said
     assert "neither plan, answer nor end a run" in said
     assert "by the certificates of coordinator, z2" in check(
         device(f"{{fingerprints: {{coordinator: {MARK}, z2: {MARK}}}}}")
@@ -80,5 +79,5 @@ def test_a_coordinator_needs_the_fingerprint_of_every_member(tmp_path):
     trust = f"trust: {{fingerprints: {{z1: {MARK}, z2: {MARK}}}}}\n"
     file.write_text((DEPLOY / "coordinator.yaml").read_text() + trust)
     assert load_coordinator(file).trust is not None
-    with pytest.raises(InputError, match="trust.fingerprints: found none of z3, expected one"):
+    with pytest.raises(InputError, match=r"trust\.fingerprints: found none of z3, expected one"):
         check(file)

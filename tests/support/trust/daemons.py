@@ -3,7 +3,6 @@
 from hushgrid.node import frames
 from hushgrid.node.frames import Hello
 from hushgrid.node.transport.mqtt import MqttLink
-
 from tests.support.daemons.deployed_fleet import PATIENCE, ZONES, Fleet, certificates
 from tests.support.daemons.deployed_ring import SENSORS, ring
 from tests.support.trust.lies import Forger, altered, framed

@@ -5,8 +5,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.support.daemons.deployed_ring import ring
-from tests.support.trust.daemons import Liar, members_of, trusted
+from hushgrid.broker.enrolment.authority import Authority
+from tests.support.daemons.deployed_fleet import ZONES, Fleet, until
+from tests.support.daemons.deployed_ring import SENSORS, ring, to_the_end
+from tests.support.daemons.masked_fleet import masked_fleet
+from tests.support.trust.daemons import Liar, members_of, trusted, trusting
 from tests.support.trust.lies import CLAIM
 
 pytestmark = pytest.mark.mosquitto
@@ -64,3 +67,39 @@ def test_the_same_liar_ends_the_run_of_a_fleet_that_trusts_its_broker(tmp_path, 
         coordinator = fleet.coordinator("--once")
         liar.until(lambda: coordinator.child.poll() is not None)
         assert coordinator.code() != 0
+
+
+def test_intervals_go_on_while_devices_and_the_coordinator_are_killed_and_start_again(tmp_path, mosquitto):
+    with ExitStack() as stack:
+        fleet = Fleet(tmp_path / "fleet", mosquitto.url, stack)
+        trusting(fleet, ZONES)
+        fleet.edit("coordinator.yaml", "wait_s: 60 ", "wait_s: 2 ")
+        path = fleet.directory / "coordinator.yaml"
+        path.write_text(path.read_text() + "run: {every: 4s}\n")
+        nodes = {z: fleet.node(z) for z in ZONES}
+        coordinator = fleet.coordinator()
+        answered(fleet, 2)
+        nodes["z2"].kill()
+        nodes["z2"] = fleet.node("z2")
+        answered(fleet, 4)
+        coordinator.kill()
+        coordinator = fleet.coordinator()
+        answered(fleet, 6)
+        assert coordinator.end() == 0
+        for daemon in nodes.values():
+            assert daemon.end() == 0
+            assert "forged" not in daemon.said
+
+
+def answered(fleet, count):
+    """Until so many intervals have an answer."""
+    until(fleet, lambda rows: [row["outcome"] for row in rows].count("answer") >= count)
+
+
+def test_masked_sums_of_a_fleet_that_trusts_no_broker(tmp_path, mosquitto_program):
+    with ExitStack() as stack:
+        fleet = masked_fleet(tmp_path / "fleet", mosquitto_program, stack)
+        trusting(fleet, SENSORS, "ca: ../certs/ca.crt, crl: ../certs/crl.pem")
+        authority = Authority.read(tmp_path / "fleet/certs/ca.key", tmp_path / "fleet/certs/ca.crt")
+        (tmp_path / "fleet/certs/crl.pem").write_bytes(authority.revoked([]))
+        to_the_end(fleet)

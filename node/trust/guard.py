@@ -58,7 +58,7 @@ class Peer:
 class Wait:
     """For the hello of a peer."""
 
-    at: float  #: when it is asked again, s
+    due: float  #: when it is asked again, s
     seconds: float = ASK_S[0]
 
 
@@ -308,13 +308,13 @@ class Guard:
         """Some time has passed: peers are asked again for the hellos that something waits for."""
         self.now, out = now, []
         for name, wait in list(self._waits.items()):
-            if wait.at > now:
+            if wait.due > now:
                 continue
             if name not in self._leaving and all(src != name for src, _ in self._arrived.values()):
                 del self._waits[name]  # it is asked again when it says something
                 continue
             wait.seconds = min(2 * wait.seconds, ASK_S[1])
-            wait.at = now + wait.seconds
+            wait.due = now + wait.seconds
             out.append(self._request(name))
         return out
 
@@ -322,7 +322,7 @@ class Guard:
         """The connection was made again: what is lacked is asked for at once; peers learn of a renewed certificate."""
         self._review()
         for wait in self._waits.values():
-            wait.at, wait.seconds = self.now, ASK_S[0]
+            wait.due, wait.seconds = self.now, ASK_S[0]
         if (identity := self.credentials.identity) is self.identity:
             return []
         self.identity, self._replies, self._statements = identity, {}, dict.fromkeys(self._statements, (b"", b""))
@@ -331,7 +331,7 @@ class Guard:
     @property
     def due(self) -> float:
         """When `tick` must be called at the latest, s."""
-        return min((wait.at for wait in self._waits.values()), default=inf)
+        return min((wait.due for wait in self._waits.values()), default=inf)
 
 
 def _outdated(topic: str) -> str:

@@ -91,9 +91,9 @@ def _scenario(path: Path) -> str:
         f"scenario {scenario.name}: {problem.description}, {algorithm.name} ({algorithm.variant}), "
         f"{algorithm.rounds} {UNITS[algorithm.pattern]}{step}, {promise}"
     )
-    said = THEOREMS.get(algorithm.name)
-    few = said is not None and plan.problem.graph.n <= MOST_NODES
-    theorems = [said(algorithm, plan.problem.graph, plan.problem.constants[0])] if said and few else []
+    theorem = THEOREMS.get(algorithm.name)
+    few = theorem is not None and plan.problem.graph.n <= MOST_NODES
+    theorems = [theorem(algorithm, plan.problem.graph, plan.problem.constants[0])] if theorem and few else []
     return "\n  ".join([first, *theorems, *scenario.kind.left_out(scenario.problem)])
 
 

@@ -93,6 +93,8 @@ class Status(Struct, frozen=True, kw_only=True):
     #: it never depends on what the data are
     data_age_s: Amount | None = None
     refused_at: Moment | None = None  #: when it refused last
+    #: messages of this session that somebody else has made, as far as `trust:` tells; null: it trusts its broker
+    forged: Annotated[int, Meta(ge=0)] | None = None
 
 
 _decoder = msgspec.json.Decoder(Status)

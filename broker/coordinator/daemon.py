@@ -9,7 +9,7 @@ from contextlib import closing
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
@@ -25,12 +25,13 @@ from hushgrid.node.config.coordinator import FIXED, KEPT, CoordinatorConfig, loa
 from hushgrid.node.config.files import with_fixed
 from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import load_scenario
+from hushgrid.node.config.trust import credentials_of
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Tests
 from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
 from hushgrid.node.problems.rolling import Periods
-from hushgrid.node.runtime.event_loop import POLL_S, link_for, reach, serve, serve_all
+from hushgrid.node.runtime.event_loop import POLL_S, Served, link_for, reach, serve, serve_all
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.schema.durations import in_words, validity
@@ -38,6 +39,9 @@ from hushgrid.node.schema.sections import Section
 from hushgrid.node.status import moment
 from hushgrid.node.transport.link import Link
 from hushgrid.node.wire import COORDINATOR
+
+if TYPE_CHECKING:
+    from hushgrid.node.trust.guarded import Guarded
 
 _say = Log(COORDINATOR)
 
@@ -135,6 +139,8 @@ class Service:
         self.config, self.path, self.signals, self.ledger = config, path, signals, ledger
         self.unit, self.reporter, self.views = Unit(), Reporter(config), Views(_say)
         self.began = system.machine.wall()
+        self.credentials = credentials_of(COORDINATOR, config.trust, config.tls, path, public.plan.nodes)
+        self._guard: Guarded | None = None  #: of the coordinator that it has now
         self._missing = ""  #: who was said not to be there
         self.wait: Callable[[], float] = lambda: inf  #: seconds until something is due that no message tells
         self._take(public)
@@ -211,6 +217,16 @@ class Service:
         coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
         return coordinator, link_for(coordinator, config.broker, config.tls, keepalive=config.keepalive)
 
+    def _guarded(self, coordinator: Coordinator) -> Served:
+        """The coordinator behind its guard, with keys of its own; itself, if its broker is trusted."""
+        if self.credentials is None:
+            return coordinator
+        from hushgrid.node.trust.guarded import Guarded
+
+        if self._guard is None or self._guard.end is not coordinator:
+            self._guard = Guarded(coordinator, self.credentials, lambda: coordinator.members)
+        return self._guard
+
     def _coordinate(self, coordinator: Coordinator, link: Link) -> None:
         """Until the run is over, or somebody asks to end; or to read the file again before all are there."""
         place, who = f"{self.config.broker}, fleet {self.config.fleet}", ", ".join(self.plan.nodes)
@@ -222,7 +238,7 @@ class Service:
             self._says(coordinator, link)
             return coordinator.finished or (self.signals.reload and coordinator.phase == "gathering")
 
-        serve(coordinator, link, over, self.signals, self.wait)
+        serve(self._guarded(coordinator), link, over, self.signals, self.wait)
 
     def _absent(self, error: Stopped) -> None:
         """Somebody is not there, but nobody has spent anything: the devices may simply come later."""
@@ -258,7 +274,7 @@ class Service:
             return self.signals.begin or self.signals.reload
 
         while not self._asked():
-            serve(coordinator, link, roused, self.signals, self.wait)
+            serve(self._guarded(coordinator), link, roused, self.signals, self.wait)
             self._look()
 
     def _idle(self) -> None:
@@ -338,9 +354,10 @@ class Scheduled(Service):
         """Serves a coordinator on a connection of its own. Whether the broker was there in the end."""
         coordinator.log, coordinator.progress = _say, _Rounds()
         coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
+        end = self._guarded(coordinator)
         link = link_for(coordinator, self.config.broker, self.config.tls, keepalive=self.config.keepalive)
         try:
-            serve(coordinator, link, partial(until, coordinator, link), self.signals, self.wait)
+            serve(end, link, partial(until, coordinator, link), self.signals, self.wait)
             return link.connected
         finally:
             self._leave(coordinator, link, off=bool(self.signals))

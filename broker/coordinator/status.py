@@ -128,6 +128,7 @@ class Reporter:
             interval=self.interval,
             certificate_days=days_of(self.config.tls),
             certificate=self.certificate.number,
+            forged=coordinator.forgeries if self.config.trust else None,
         )
 
     def _notice(self, coordinator: Coordinator) -> None:

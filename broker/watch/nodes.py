@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.machine import Malformed
-from hushgrid.node import status, wire
+from hushgrid.node import frames, status, wire
 from hushgrid.node.config.watch import WATCH, WatchConfig
 from hushgrid.node.status import Status
 from hushgrid.node.transport.link import Message
@@ -96,7 +96,7 @@ class Reports:
         """What has come on the topic `kind`/`name`; nothing: it stands there no longer. Raises Malformed."""
         if kind == "state":
             if payload:
-                self.presences[name] = wire.decode_presence(payload)
+                self.presences[name] = wire.decode_presence(frames.unproven(payload))
             else:
                 self.presences.pop(name, None)
         elif not payload:

@@ -32,6 +32,7 @@ node: {quoted(name)}
 fleet: {quoted(fleet)}
 broker: {quoted(broker)}
 tls: {quoted(tls)}
+# trust: {{ca: ca.crt}}            # if all files of the fleet have it, its broker can forge no message
 state: {quoted(f"state-{name}")}                 # its ledger and its outcome; keep it
 # mark: /another/disk/{name}.mark   # remembers how far the ledger has come, against an old copy of it
 {data}\

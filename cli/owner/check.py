@@ -16,12 +16,14 @@ from hushgrid.node.config.coordinator import load_coordinator
 from hushgrid.node.config.device import load_device
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.config.site import ready_words
+from hushgrid.node.config.trust import credentials_of, trust_words
 from hushgrid.node.problems.plan import RunPlan, step_ratio
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.schema.yaml_file import read_yaml
 from hushgrid.node.site.data_source import device_of
 from hushgrid.node.transport.certificate import SOON_D, days_of
 from hushgrid.node.transport.connect import parse_url, tls_context
+from hushgrid.node.wire import COORDINATOR
 from hushgrid.scenarios import find
 
 #: What a paper's own theorem says of a graph and of an algorithm's parameters, by the algorithm's name.
@@ -89,9 +91,9 @@ def _scenario(path: Path) -> str:
         f"scenario {scenario.name}: {problem.description}, {algorithm.name} ({algorithm.variant}), "
         f"{algorithm.rounds} {UNITS[algorithm.pattern]}{step}, {promise}"
     )
-    said = THEOREMS.get(algorithm.name)
-    few = said is not None and plan.problem.graph.n <= MOST_NODES
-    theorems = [said(algorithm, plan.problem.graph, plan.problem.constants[0])] if said and few else []
+    theorem = THEOREMS.get(algorithm.name)
+    few = theorem is not None and plan.problem.graph.n <= MOST_NODES
+    theorems = [theorem(algorithm, plan.problem.graph, plan.problem.constants[0])] if theorem and few else []
     return "\n  ".join([first, *theorems, *scenario.kind.left_out(scenario.problem)])
 
 
@@ -122,7 +124,9 @@ def _device(path: Path) -> str:
     )
     source, sink = config.source and config.source.mqtt, config.sink and config.sink.mqtt
     clear = _in_clear(config.broker, *(site.broker for site in (source, sink) if site))
-    lines = [*clear, *consent(config, device), *questions(config, device), *ready, *_certificate(config.tls)]
+    credentials_of(config.node, config.trust, config.tls, str(path))
+    owned = [*consent(config, device), *questions(config, device), *trust_words(config.trust)]
+    lines = [*clear, *owned, *ready, *_certificate(config.tls)]
     return "\n  ".join([first, *lines])
 
 
@@ -133,7 +137,9 @@ def _coordinator(path: Path) -> str:
     tls_context(parse_url(config.broker), config.tls)
     _, plan = prepare(config, str(path))
     first = f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(plan.nodes)}"
-    return "\n  ".join([first, *_in_clear(config.broker), *_certificate(config.tls)])
+    credentials_of(COORDINATOR, config.trust, config.tls, str(path), plan.nodes)
+    lines = [*_in_clear(config.broker), *trust_words(config.trust), *_certificate(config.tls)]
+    return "\n  ".join([first, *lines])
 
 
 def _in_clear(*brokers: str) -> list[str]:

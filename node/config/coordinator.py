@@ -11,12 +11,14 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Count, Keepalive, Name, Seconds
 from hushgrid.node.config.brokers import check_clear
 from hushgrid.node.config.files import near_tls, unwrapped
+from hushgrid.node.config.trust import near_trust
 from hushgrid.node.schema.durations import Duration, seconds
 from hushgrid.node.schema.sections import Section, Tls
+from hushgrid.node.schema.trust import Trusted
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 
 #: Keys that hold for as long as the process runs.
-FIXED = ("fleet", "broker", "tls", "state", "plugins", "keepalive")
+FIXED = ("fleet", "broker", "tls", "trust", "state", "plugins", "keepalive")
 SHORTEST_S = 1.0  #: of intervals
 KEPT = 960  #: runs whose records stay, unless the file says another number
 
@@ -58,6 +60,7 @@ class CoordinatorConfig(Section, frozen=True, kw_only=True):
     tls: Tls | None = None  #: required of mqtts
     #: its owner knows that the broker is reached without encryption over a network (mqtt:// to another machine)
     broker_in_clear: bool = False
+    trust: Trusted | None = None  #: whose messages count, of all members [whatever the broker delivers]
     keepalive: Keepalive = 60  #: without a word for 1.5 times as long, the broker takes it for dead
     scenario: str  #: a scenario file, relative to this one
     members: list[Name] | None = None  #: who must take part [the scenario's nodes]
@@ -85,6 +88,7 @@ def load_coordinator(path: Path) -> CoordinatorConfig:
     return msgspec.structs.replace(
         config,
         tls=near_tls(config.tls, path),
+        trust=near_trust(config.trust, path),
         state=str((path.parent / config.state).resolve()),
         scenario=str((path.parent / config.scenario).resolve()),
     )

@@ -14,6 +14,7 @@ from hushgrid.kernels.ranges import Count, Keepalive, Name
 from hushgrid.node.config.brokers import check_brokers
 from hushgrid.node.config.files import near_tls, unwrapped
 from hushgrid.node.config.site import check_site, near_sink, near_source
+from hushgrid.node.config.trust import near_trust
 from hushgrid.node.privacy.run_table import KEEP
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.power_flow.kind import KIND as POWER_FLOW
@@ -24,10 +25,11 @@ from hushgrid.node.problems.records.section import DeclaredProblem, Labels
 from hushgrid.node.schema.durations import Length, in_words, seconds
 from hushgrid.node.schema.sections import Allow, Budget, Section, Tls
 from hushgrid.node.schema.site import RULES, Sink, Source
+from hushgrid.node.schema.trust import Trusted
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 
 #: Keys that hold for as long as the process runs.
-FIXED = ("node", "fleet", "broker", "tls", "state", "mark", "plugins", "keepalive")
+FIXED = ("node", "fleet", "broker", "tls", "trust", "state", "mark", "plugins", "keepalive")
 
 
 class DeviceConfig(Section, frozen=True, kw_only=True):
@@ -40,6 +42,8 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     #: its owner knows that a broker of this file is reached without encryption over a network (mqtt:// to another
     #: machine)
     broker_in_clear: bool = False
+    #: whose messages count, of the coordinator and neighbours [whatever the broker delivers]
+    trust: Trusted | None = None
     keepalive: Keepalive = 60  #: without a word for 1.5 times as long, the broker takes it for dead
     state: str  #: a directory of its own: ledger and outcome
     keep: Count = KEEP  #: ended runs whose plan, spends and rounds the ledger keeps row by row; older ones as sums
@@ -145,6 +149,7 @@ def load_device(path: Path) -> DeviceConfig:
         state=absolute(config.state),
         allow=allow,
         tls=near_tls(config.tls, path),
+        trust=near_trust(config.trust, path),
         mark=absolute(config.mark) if config.mark else None,
         data=data,
         source=near_source(config.source, path),

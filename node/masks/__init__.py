@@ -5,4 +5,6 @@ from importlib.util import find_spec
 from hushgrid.kernels.errors import InputError
 
 if find_spec("cryptography") is None:
-    raise InputError("a masked run: found no cryptography, expected it installed: pip install 'hushgrid[masked]'")
+    raise InputError(
+        "a masked run, or trust: found no cryptography, expected it installed: pip install 'hushgrid[masked]'"
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -35,6 +35,7 @@ from hushgrid.node.schema.sections import AllowMasked, Tls
 
 WORDS = b"hushgrid masked introduction"
 SIGNING = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
+PUBLIC = (ec.EllipticCurvePublicKey, ed25519.Ed25519PublicKey, rsa.RSAPublicKey)
 DAY = timedelta(days=1)
 LIST = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 
@@ -74,18 +75,18 @@ class Identity:
         self._key = key
 
     @classmethod
-    def read(cls, node: str, cert: str, key: str) -> Identity:
-        """That of `node`, by its PEM files (`tls.cert`, `tls.key`): EC, Ed25519 or RSA.
+    def read(cls, node: str, cert: str, key: str, section: str = "tls") -> Identity:
+        """That of `node`, by its PEM files (`tls.cert`, `tls.key`, or of another section): EC, Ed25519 or RSA.
 
         Raises InputError if a file is absent or no such PEM, or the certificate is another node's,
         or does not belong to the key. Whether it is valid now is asked when a run begins (`untimely`): a clock is set,
         a certificate renewed.
         """
-        (certificate, *_), private = _certificates(cert), _private_key(key)
+        (certificate, *_), private = _certificates(cert, f"{section}.cert"), _private_key(key, f"{section}.key")
         if (wrong := _misnamed(certificate, node)) is not None:
-            raise InputError(f"tls.cert: {cert}: {wrong}")
+            raise InputError(f"{section}.cert: {cert}: {wrong}")
         if certificate.public_key() != private.public_key():
-            raise InputError(f"tls.key: {key}: found another key than that of {cert}")
+            raise InputError(f"{section}.key: {key}: found another key than that of {cert}")
         return cls(certificate, private)
 
     def save(self, cert: Path, key: Path) -> None:
@@ -123,40 +124,52 @@ class Trust:
 
     def __init__(
         self,
-        pinned: Iterable[str] = (),
+        pinned: Iterable[str] | Mapping[str, str] = (),
         authorities: Sequence[x509.Certificate] = (),
         clock: Clock = now,
         revoked: Iterable[str] = (),
         lists: Sequence[x509.CertificateRevocationList] = (),
     ) -> None:
-        self._pinned, self._authorities, self._clock = frozenset(pinned), tuple(authorities), clock
+        """`pinned`: fingerprints, or that of each node by its name."""
+        self._named = dict(pinned) if isinstance(pinned, Mapping) else {}
+        self._pinned = frozenset[str]() if self._named else frozenset(pinned)
+        self._authorities, self._clock = tuple(authorities), clock
         self._revoked, self._lists = frozenset(revoked), tuple(lists)
 
     def verify(self, run: bytes, node: str, introduction: Introduction) -> None:
         """Accepts what is shown as the introduction of `node` in this run, or raises Refused."""
-        if (wrong := self._wrong(run, node, introduction)) is not None:
+        message = statement(run, node, introduction.key, introduction.mark)
+        if (wrong := self.wrong(node, introduction.certificate, introduction.signature, message)) is not None:
             raise Refused(f"the introduction of {node}: {wrong}")
 
-    def _wrong(self, run: bytes, node: str, introduction: Introduction) -> str | None:
-        """What is wrong with it, in words made of public facts; None if nothing is."""
-        try:
-            certificate = x509.load_der_x509_certificate(introduction.certificate)
-            wrong = _misnamed(certificate, node) or _untimely(certificate, self._clock())
-            if wrong is not None:
-                return wrong
-            mark = fingerprint(introduction.certificate)
-            if mark not in self._pinned and not any(self._issued(certificate, a) for a in self._authorities):
-                return f"found a certificate that this device's owner does not trust, {mark}"
-            if mark in self._revoked or any(_listed(certificate, one) for one in self._lists):
-                return f"found a certificate that is revoked, {mark}"
-            public: Any = certificate.public_key()
-            public.verify(
-                introduction.signature, statement(run, node, introduction.key, introduction.mark), *_scheme(public)
-            )
-        except InvalidSignature:
+    def wrong(self, node: str, certificate: bytes, signature: bytes, message: bytes) -> str | None:
+        """What is wrong with a message that `node` is to have signed, in words made of public facts; None if nothing
+        is.
+        """
+        if (untrusted := self.untrusted(node, certificate)) is not None:
+            return untrusted
+        if not proves(certificate, signature, message):
             return "found a signature that is not its certificate's, of this run, name and key"
+        return None
+
+    def untrusted(self, node: str, certificate: bytes) -> str | None:
+        """Why a certificate in DER does not count as that of `node` now; None if it does."""
+        try:
+            presented = x509.load_der_x509_certificate(certificate)
+            public = presented.public_key()
+            wrong = _misnamed(presented, node) or _untimely(presented, self._clock())
         except (ValueError, TypeError, UnsupportedAlgorithm):
             return "found no certificate with an EC, Ed25519 or RSA key"
+        if wrong is not None:
+            return wrong
+        if not isinstance(public, PUBLIC):
+            return "found no certificate with an EC, Ed25519 or RSA key"
+        mark = fingerprint(certificate)
+        pinned = mark in self._pinned if node not in self._named else mark == self._named[node]
+        if not pinned and not any(self._issued(presented, a) for a in self._authorities):
+            return f"found a certificate that this device's owner does not trust, {mark}"
+        if mark in self._revoked or any(_listed(presented, one) for one in self._lists):
+            return f"found a certificate that is revoked, {mark}"
         return None
 
     def _issued(self, certificate: x509.Certificate, authority: x509.Certificate) -> bool:
@@ -177,39 +190,44 @@ def trust_of(masked: AllowMasked, tls: Tls, clock: Clock = now) -> Trust:
     """
     if masked.ca is None:
         return Trust(masked.peers or (), clock=clock)
-    authorities = _certificates(masked.ca, "allow.masked.ca")
+    authorities = authorities_in(masked.ca, "allow.masked")
     fleet = {_public(certificate) for certificate in _certificates(tls.ca, "tls.ca")}
+    if any(_public(authority) in fleet for authority in authorities):
+        raise InputError(
+            f"allow.masked.ca: {masked.ca}: found the key of the fleet's own authority (tls.ca), expected another "
+            "one: whoever holds that key can certify members that do not exist"
+        )
+    lists = lists_in(masked.crl, authorities, "allow.masked") if masked.crl else ()
+    return Trust((), authorities, clock, masked.revoked or (), lists)
+
+
+def authorities_in(file: str, section: str) -> list[x509.Certificate]:
+    """The certificates of a file. Raises InputError unless each may sign others. `section`: of the owner's file."""
+    authorities = _certificates(file, f"{section}.ca")
     for authority in authorities:
         try:
             may_sign = authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
         except (x509.ExtensionNotFound, ValueError):
             may_sign = False
         if not may_sign:
-            raise InputError(f"allow.masked.ca: {masked.ca}: found a certificate that may sign none, expected a CA's")
-        if _public(authority) in fleet:
-            raise InputError(
-                f"allow.masked.ca: {masked.ca}: found the key of the fleet's own authority (tls.ca), expected another "
-                "one: whoever holds that key can certify members that do not exist"
-            )
-    return Trust((), authorities, clock, masked.revoked or (), _lists(masked.crl, authorities) if masked.crl else ())
+            raise InputError(f"{section}.ca: {file}: found a certificate that may sign none, expected a CA's")
+    return authorities
 
 
-def _lists(file: str, authorities: Sequence[x509.Certificate]) -> list[x509.CertificateRevocationList]:
+def lists_in(file: str, authorities: Sequence[x509.Certificate], section: str) -> list[x509.CertificateRevocationList]:
     """Every list of revoked certificates in a file. Raises InputError unless each is signed by one of these
-    authorities.
+    authorities. `section`: of the owner's file, that names it.
     """
-    blob = _read(file, "allow.masked.crl")
+    blob = _read(file, f"{section}.crl")
     try:
         lists = [x509.load_pem_x509_crl(one) for one in LIST.findall(blob)] or [x509.load_der_x509_crl(blob)]
     except ValueError:
-        raise InputError(
-            f"allow.masked.crl: {file}: found no list of revoked certificates, expected PEM or DER"
-        ) from None
+        raise InputError(f"{section}.crl: {file}: found no list of revoked certificates, expected PEM or DER") from None
     for one in lists:
         if not any(one.issuer == a.subject and _signed(one, a) for a in authorities):
             name = printable(one.issuer.rfc4514_string(), 80)
             raise InputError(
-                f"allow.masked.crl: {file}: found a list of {name}, expected one that allow.masked.ca has signed"
+                f"{section}.crl: {file}: found a list of {name}, expected one that {section}.ca has signed"
             )
     return lists
 
@@ -275,6 +293,19 @@ def _listed(certificate: x509.Certificate, one: x509.CertificateRevocationList) 
     return one.issuer == certificate.issuer and one.get_revoked_certificate_by_serial_number(number) is not None
 
 
+def proves(certificate: bytes, signature: bytes, message: bytes) -> bool:
+    """Whether the key of a certificate in DER has signed this message."""
+    try:
+        _verify(x509.load_der_x509_certificate(certificate).public_key(), signature, message)
+    except (InvalidSignature, ValueError, TypeError, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+def _verify(public: Any, signature: bytes, message: bytes) -> None:
+    public.verify(signature, message, *_scheme(public))
+
+
 def _scheme(public: Any) -> tuple[Any, ...]:
     """What signing and verifying want beside the message. Raises TypeError if it is another kind of key."""
     if isinstance(public, ec.EllipticCurvePublicKey):
@@ -307,20 +338,20 @@ def _read(file: str, key: str) -> bytes:
         raise InputError(f"{key}: {file}: {error.strerror}, expected PEM") from None
 
 
-def _certificates(file: str, key: str = "tls.cert") -> list[x509.Certificate]:
+def _certificates(file: str, key: str) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(_read(file, key))
     except ValueError:
         raise InputError(f"{key}: {file}: found no certificate, expected PEM") from None
 
 
-def _private_key(file: str) -> Any:
+def _private_key(file: str, key: str) -> Any:
     try:
-        private = load_pem_private_key(_read(file, "tls.key"), None)
+        private = load_pem_private_key(_read(file, key), None)
     except TypeError:
-        raise InputError(f"tls.key: {file}: found a key behind a password, expected one without") from None
+        raise InputError(f"{key}: {file}: found a key behind a password, expected one without") from None
     except (ValueError, UnsupportedAlgorithm):
         private = None
     if not isinstance(private, SIGNING):
-        raise InputError(f"tls.key: {file}: found no EC, Ed25519 or RSA key, expected PEM")
+        raise InputError(f"{key}: {file}: found no EC, Ed25519 or RSA key, expected PEM")
     return private

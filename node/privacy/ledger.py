@@ -355,7 +355,7 @@ class Ledger:
         version, spends = self.data_version, self.spends
         wrong = ["the sums of its spends are not those of its rows"] if self._recount(0) != spends.sums(ALL) else []
         mixed = self.tables.ask("SELECT no FROM past WHERE version >= ? LIMIT 1", (version,))  # with earlier versions
-        if not mixed and self._recount(version) != spends.sums(VERSION):
+        if not (wrong or mixed) and self._recount(version) != spends.sums(VERSION):
             wrong.append("the sums of its spends about the data of now are not those of its rows")
         return wrong
 

@@ -6,12 +6,14 @@ import os
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node import system
 from hushgrid.node.config.brokers import check_brokers
 from hushgrid.node.config.device import FIXED, DeviceConfig, load_device
 from hushgrid.node.config.files import with_fixed
+from hushgrid.node.config.trust import credentials_of
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_journal import NoiseJournal
@@ -27,6 +29,9 @@ from hushgrid.node.site.local_link import LocalEnd
 from hushgrid.node.site.publisher import Publisher, Sinks, ends_of
 from hushgrid.node.transport.certificate import OwnCertificate, days_of
 from hushgrid.node.transport.link import Link
+
+if TYPE_CHECKING:
+    from hushgrid.node.trust.files import Credentials
 
 #: Keys whose change is one line of the log; that of data, budget and allow says more.
 SAID = ("source", "fresh", "retention", "sink", "keep")
@@ -44,8 +49,11 @@ class Service:
         data_source: DataSource,
         publisher: Publisher,
         signals: Signals,
+        end: Served | None = None,
     ) -> None:
+        """`end`: the member behind its guard, if its broker is not trusted."""
         self.config, self.path, self.member, self.link, self.data_source = config, path, member, link, data_source
+        self.end_of_fleet = end or member
         self.publisher, self.signals = publisher, signals
         self.unit, self.reporter = Unit(), Reporter(config, member, link)
         self.certificate = self.reporter.certificate = OwnCertificate(config.tls)
@@ -56,7 +64,7 @@ class Service:
         """Until somebody asks to end. Other local connections are another loop."""
         while not self.signals:
             self.ends = ends_of(self.data_source, self.publisher)
-            pairs: list[tuple[Served, Link]] = [(self.member, self.link), *((end, end.link) for end in self.ends)]
+            pairs: list[tuple[Served, Link]] = [(self.end_of_fleet, self.link), *((end, end.link) for end in self.ends)]
             serve_all(pairs, self, self.signals, lambda: self.publisher.wait)
 
     def __call__(self) -> bool:
@@ -131,7 +139,7 @@ class Service:
         member.consents += 1
         if member.driver and member.budget_check:
             member.budget_check.tighten(budget)
-        self.link.send(member.connected())  # its birth says what is left
+        self.link.send(self.end_of_fleet.connected())  # its birth says what is left
         member.log(f"the budget is epsilon {budget.epsilon:g} from now on")
 
     def _standing(self) -> str:
@@ -140,6 +148,15 @@ class Service:
             return f"waits for the broker {self.config.broker}: {self.link.why}"
         driver = self.member.driver
         return f"in run {driver.run.hex()[:8]}" if driver else "waits for a run"
+
+
+def guarded(member: Member, credentials: Credentials | None) -> Served:
+    """The device behind its guard; itself, if its owner trusts the broker."""
+    if credentials is None:
+        return member
+    from hushgrid.node.trust.guarded import Guarded
+
+    return Guarded(member, credentials, lambda: member.peers)
 
 
 def main(config: DeviceConfig, path: str, signals: Signals) -> int:
@@ -156,6 +173,7 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
 def _serve(config: DeviceConfig, path: str, signals: Signals, say: Log, closing: ExitStack) -> None:
     """Until it is told to stop. What it opens is closed by `closing`."""
     state = Path(config.state)
+    credentials = credentials_of(config.node, config.trust, config.tls, path)
     ledger = Ledger(
         state / f"{config.node}.ledger", config.node, Path(config.mark) if config.mark else None, keep=config.keep
     )
@@ -181,7 +199,7 @@ def _serve(config: DeviceConfig, path: str, signals: Signals, say: Log, closing:
     )
     member.days = partial(days_of, config.tls)
     link = link_for(member, config.broker, config.tls, keepalive=config.keepalive)
-    service = Service(config, path, member, link, data_source, publisher, signals)
+    service = Service(config, path, member, link, data_source, publisher, signals, guarded(member, credentials))
     closing.callback(lambda: service.data_source.close())  # that of then
     closing.callback(publisher.close)
     closing.callback(lambda: link.close(clear=member.retained, forget=False))

@@ -59,6 +59,7 @@ class Endpoint(ABC):
         self.instance: wire.Instance | None = None  #: of a coordinator of devices, beside which there may be another
         self.local = False  #: whether all its peers are in this process, and messages are handed over as they are
         self.dropped: Counter[str] = Counter()  #: messages that were dropped, by reason
+        self.forgeries = 0  #: messages that its guard has refused
         self.clock = Clock()
         self._retry, self._due = RETRY_S[0], 0.0
         self._older: frozenset[Address] = (
@@ -114,6 +115,13 @@ class Endpoint(ABC):
         """The broker does not let this endpoint publish on a topic, or hear it. Returns what to send about it."""
         self.log(Warned(f"the broker refuses {topic}: {printable(reason, LINE)}"))
         return []
+
+    def forged(self, why: str) -> None:
+        """Counts a message that its guard does not let pass (`node/trust/guard.py`). An honest broker may repeat one,
+        and be late.
+        """
+        self.forgeries += not why.startswith(("repeated", "outdated"))
+        self._drop(why)
 
     def _soon(self) -> None:
         """Makes the next resend come after the first wait. A resend that is due is never put off."""

@@ -53,7 +53,7 @@ def reach(link: Link, signals: Callable[[], bool] | Signals = lambda: False, sec
 
 
 def serve(
-    endpoint: Endpoint,
+    endpoint: Served,
     link: Link,
     until: Callable[[], bool],
     signals: Callable[[], bool] | Signals = lambda: False,

@@ -11,7 +11,7 @@ an adversary in the coordinator's place could fill the disk free of charge.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from math import inf
 
@@ -104,6 +104,12 @@ class Member(Endpoint):
     @property
     def subscriptions(self) -> tuple[str, ...]:
         return self._subscriptions
+
+    @property
+    def peers(self) -> Collection[str]:
+        """The names of those whose messages it needs now."""
+        neighbours = getattr(self.driver.machine, "neighbours", ()) if self.driver else ()
+        return (COORDINATOR, *neighbours)
 
     @property
     def finished(self) -> bool:

@@ -103,6 +103,7 @@ class Reporter:
             runs_out=_runs_out(plan, budget, now),
             certificate_days=member.days(),
             certificate=self.certificate.number,
+            forged=member.forgeries if self.config.trust else None,
             data_age_s=None if age is None else 60.0 * (age // 60.0),
         )
 

@@ -184,15 +184,19 @@ def test_what_only_a_laptop_has_is_imported_only_when_it_is_used(heavy):
     assert found == []
 
 
-def test_cryptography_is_imported_by_masks_and_enrolment_alone_and_by_a_device_only_when_a_masked_run_is_made():
+def test_cryptography_is_imported_by_masks_trust_and_enrolment_and_by_a_device_only_when_its_owner_asks_for_it():
     found = {named(room) for room in ROOMS for name, _ in imports(parsed(room)) if name.split(".")[0] == "cryptography"}
-    assert {name.rpartition("/")[0] for name in found} == {"node/masks", "broker/enrolment", "cli/operator"}
+    assert {name.rpartition("/")[0] for name in found} == {
+        "node/masks",
+        "node/trust",
+        "broker/enrolment",
+        "cli/operator",
+    }
     for daemon in ("hushgrid.cli.owner.node", "hushgrid.cli.operator.coordinator"):
         assert not [name for name in reached(daemon) if name.startswith("hushgrid.broker.enrolment")]
-    outside = [room for room in ROOMS if folder(room) != "node/masks"]
-    needed = {
-        named(room): i.at_once for room in outside for i in imports(parsed(room)) if "hushgrid.node.masks" in i.name
-    }
+    inside = ("hushgrid.node.masks", "hushgrid.node.trust")
+    outside = [room for room in ROOMS if folder(room) not in ("node/masks", "node/trust")]
+    needed = {named(room): i.at_once for room in outside for i in imports(parsed(room)) if i.name.startswith(inside)}
     assert {name for name, at_once in needed.items() if at_once} == set()
 
 

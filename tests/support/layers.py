@@ -105,6 +105,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
             "schema",
             "privacy",
             "masks",
+            "trust",
             "transport",
             "problems",
             "problems/power_flow",

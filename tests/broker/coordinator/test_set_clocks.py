@@ -42,7 +42,7 @@ def coordinator(phase, absent=()):
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR, -30 * 365 * 24 * HOUR])
 def test_a_coordinators_times_are_those_of_the_clock_of_now(clock, jump):
-    config = SimpleNamespace(tls=None)
+    config = SimpleNamespace(tls=None, trust=None)
     reporter = Reporter(config)
     reporter._notice(coordinator("over", ("z2",)))
     reporter.anew(60.0)
@@ -69,7 +69,7 @@ def test_a_devices_start_is_before_now(clock, jump, tmp_path):
             days=lambda: None,
             budget=Budget(epsilon=1.0, adjacency=Adjacency(bounded_change=0.01)),
         )
-        reporter = device.Reporter(None, member, None)
+        reporter = device.Reporter(SimpleNamespace(trust=None), member, None)
         clock.ahead = jump
         said = reporter.status()
     assert 0 <= seconds(said.at) - seconds(said.since) <= 5

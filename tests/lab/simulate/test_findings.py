@@ -22,7 +22,7 @@ from hushgrid.lab.simulate.world import World
 from hushgrid.node.privacy.ledger_marks import Marks
 from hushgrid.node.privacy.spend_table import VERSION, SpendTable
 from hushgrid.node.wire import COORDINATOR
-from tests.lab.simulate.test_mutations import interval_without_a_line, sums_read_after_the_record
+from tests.support.scenarios.simulated_mistakes import interval_without_a_line, sums_read_after_the_record
 
 SEED = 1
 FIRST = switched_on(World(SEED), COORDINATOR)  #: when intervals begin, s after each hour

@@ -17,7 +17,6 @@ import msgspec
 import pytest
 
 from hushgrid.broker.coordinator.base import Coordinator
-from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.lab.simulate.patterns import SCENARIOS, made
 from hushgrid.lab.simulate.search import Broken, live, quiet, search
 from hushgrid.node import durable, wire
@@ -27,12 +26,12 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_log import LedgerLog
 from hushgrid.node.privacy.ledger_marks import Marks
 from hushgrid.node.privacy.noise_journal import NoiseJournal
-from hushgrid.node.privacy.spend_table import SpendTable
 from hushgrid.node.problems.feed import Readings
 from hushgrid.node.runtime.driver import Driver, Stored
 from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.outcomes import Outcomes
 from hushgrid.node.site import value_store
+from tests.support.scenarios.simulated_mistakes import interval_without_a_line, sums_read_after_the_record
 
 SECONDS = 600.0  #: within which each is found, on two cores
 MOST = 60_000  #: faults
@@ -139,10 +138,6 @@ def outcome_never_settled() -> AbstractContextManager[Any]:
     return patch.object(Outcomes, "settle", lambda self, stored, remade: None)
 
 
-def interval_without_a_line() -> AbstractContextManager[Any]:
-    return patch.object(Intervals, "_cut_off", lambda self: None)
-
-
 def never_again() -> AbstractContextManager[Any]:
     return patch.object(Driver, "tick", lambda self, older=None: [])
 
@@ -166,27 +161,6 @@ def folder_not_synced() -> AbstractContextManager[Any]:
         patch.object(durable, "sync_folder", lambda path: None),
         patch.object(ledger_log, "sync_folder", lambda path: None),
     )
-
-
-def sums_read_after_the_record() -> AbstractContextManager[Any]:
-    """What this simulation found first: the log began anew between a record and its place among those that wait."""
-    scopes, commit = SpendTable.scopes, Ledger.commit
-
-    def late(self: Ledger, run: bytes, **more: Any) -> None:
-        with patch.object(SpendTable, "scopes", _but_the_first(scopes)):
-            commit(self, run, **more)
-
-    return patch.object(Ledger, "commit", late)
-
-
-def _but_the_first(scopes: Callable[..., Any]) -> Callable[..., Any]:
-    calls = []
-
-    def called(self: SpendTable, *which: Any) -> Any:
-        calls.append(which)
-        return scopes(self, *which) if len(calls) > 1 else ()
-
-    return called
 
 
 def _nudged(payload: bytes) -> bytes:

@@ -1,0 +1,37 @@
+"""Mistakes that the stack once had, put back: the simulation finds them by search, and in the lives they were found in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+from hushgrid.broker.coordinator.intervals import Intervals
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.spend_table import SpendTable
+
+
+def interval_without_a_line() -> AbstractContextManager[Any]:
+    return patch.object(Intervals, "_cut_off", lambda self: None)
+
+
+def sums_read_after_the_record() -> AbstractContextManager[Any]:
+    """What this simulation found first: the log began anew between a record and its place among those that wait."""
+    scopes, commit = SpendTable.scopes, Ledger.commit
+
+    def late(self: Ledger, run: bytes, **more: Any) -> None:
+        with patch.object(SpendTable, "scopes", _but_the_first(scopes)):
+            commit(self, run, **more)
+
+    return patch.object(Ledger, "commit", late)
+
+
+def _but_the_first(scopes: Callable[..., Any]) -> Callable[..., Any]:
+    calls = []
+
+    def called(self: SpendTable, *which: Any) -> Any:
+        calls.append(which)
+        return scopes(self, *which) if len(calls) > 1 else ()
+
+    return called

@@ -59,8 +59,8 @@ class Coordinator(Endpoint, Pattern):
         `every`: s until the next run begins; None: by no schedule. `fewer`: what knows of runs without some members.
         """
         super().__init__(COORDINATOR, fleet, ledger)
-        self.plan, self.terms, self.members = plan, plan.terms, plan.nodes
-        self.membership, self.announcement = Membership(plan.nodes, ledger, fewer), Announcement(plan, every)
+        self.plan, self.terms, self.members = plan, plan.terms, self.parties(plan)
+        self.membership, self.announcement = Membership(self.members, ledger, fewer), Announcement(plan, every)
         self.phase: Phase = "gathering"
         self.wait_s, self.silent_s, self.missed, self._can_spare = wait_s, silent_s, missed, fewer is not None
         self.observe, self.progress = observe or (lambda *_: None), progress

@@ -154,7 +154,11 @@ class SiteCentre(masked.MaskedCentre):
 
     def tell(self, x: Vector) -> Step:
         """Tells its devices what came of the run."""
-        self.state.w = x.copy()
+        s = self.state
+        s.w = x.copy()
+        if not self.present:
+            s.phase, s.done = "", "rounds"
+            return Step(done=s.done)
         return self._exchange("tell", self.present)
 
     @property

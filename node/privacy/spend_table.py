@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from hushgrid.kernels.privacy.accounting import UNIT, Totals, rounded_up
-from hushgrid.kernels.ranges import MOST_MASKED
+from hushgrid.kernels.ranges import NODES
 from hushgrid.node import system
 from hushgrid.node.privacy.ledger_log import Record, Tables
 from hushgrid.node.privacy.ledger_rows import (
@@ -24,6 +24,7 @@ from hushgrid.node.privacy.ledger_rows import (
     Spend,
     StoredSpend,
     Window,
+    honest_of,
     most_steps,
     relation,
     size,
@@ -307,10 +308,17 @@ class SpendTable:
         shares, lost = 0, 0
         for stored, counted in self.sums(ALL).items():
             if stored == "":
-                lost += MOST_MASKED * counted.totals.sums[2]
+                lost += NODES * counted.totals.sums[2]
             elif relation(stored) == relation(adjacency):
                 shares += steps(stored, adjacency) ** 2 * counted.shares
         return shares, lost
+
+    def shares_at_site(self, adjacency: str) -> tuple[int, int]:
+        """The same of what shares are worth to the own site's coordinator: sums of h/h_s mu^2."""
+        sums = self.sums(ALL)
+        of_relation = [stored for stored in sums if stored and relation(stored) == relation(adjacency)]
+        shares = sum(steps(stored, adjacency) ** 2 * sums[stored].at_site for stored in of_relation)
+        return shares, self.shares(adjacency)[1]
 
     def kinds(self, adjacency: str) -> dict[str, int]:
         """How many rows of each kind `totals` counts."""
@@ -407,8 +415,15 @@ class SpendTable:
 
     def honest(self, run: bytes) -> int | None:
         """h of a run's shares of masked sums as they are counted, the least of them; None of a run without any."""
-        ((least,),) = self.tables.ask("SELECT min(honest) FROM spend WHERE run = ? AND honest", (run,))
-        return None if least is None else int(least)
+        return min((h for h, _ in self._honest(run)), default=None)
+
+    def honest_at_site(self, run: bytes) -> int | None:
+        """And h_s, of their own site; None of a run without sites."""
+        return min((h_s for _, h_s in self._honest(run) if h_s), default=None)
+
+    def _honest(self, run: bytes) -> list[tuple[int, int]]:
+        rows = self.tables.ask("SELECT DISTINCT honest FROM spend WHERE run = ? AND honest", (run,))
+        return [honest_of(int(counted)) for (counted,) in rows]
 
     def recent(self, since: float) -> Iterator[Recent]:
         """What was spent at running time `since` (s) or later, the last first.

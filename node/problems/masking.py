@@ -6,19 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushgrid.kernels.errors import InputError, Refused
-from hushgrid.kernels.patterns import masked
+from hushgrid.kernels.patterns import masked, sites
+from hushgrid.kernels.patterns.star import Prox
 from hushgrid.kernels.privacy.shares import Share, shares
-from hushgrid.node.privacy.gate import Authority
+from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.terms import Masked, Terms
 from hushgrid.node.problems.kind import DeviceFile, Plan
 from hushgrid.node.schema.sections import AllowMasked
 
 if TYPE_CHECKING:
+    from hushgrid.node.privacy.budget import BudgetCheck
     from hushgrid.node.privacy.ledger import Ledger
 
 #: A device's pads in the run of that id, kept in its ledger, among those whom its owner allows now.
@@ -37,25 +40,46 @@ def masked_terms(plan: Plan) -> tuple[Terms, Masked]:
 
 def noise_shares(plan: Plan) -> list[Share]:
     """The share of each node's noise, in the order of the nodes. Raises InputError if no grid holds it."""
+    made: list[Share] = _once(plan, "noise_shares", lambda: _noise_shares(plan))
+    return made
+
+
+def _once(plan: Plan, what: str, make: Callable[[], Any]) -> Any:
+    """What follows from a plan alone, made once: of many nodes in one process each would ask for that of all."""
+    kept = vars(plan)
+    return kept[what] if what in kept else kept.setdefault(what, make())
+
+
+def _noise_shares(plan: Plan) -> list[Share]:
     (t, how), p = masked_terms(plan), plan.problem
     moves = [p.moved(i, t) for i in range(len(p.nodes))]
-    return shares(t.per_answer, moves, p.size, how.honest)
+    made = shares(t.per_answer, moves, p.size, how.honest)
+    return [share._replace(site=how.of_site(i).site) for i, share in enumerate(made)] if how.sites else made
 
 
-def own_share(plan: Plan, node: str, authority: Authority) -> Share | None:
+def own_share(plan: Plan, node: str, budget_check: BudgetCheck) -> Share | None:
     """The share of one node, as its owner counts it; None if nothing is masked. Raises InputError as `noise_shares`
     does.
     """
     if plan.terms is None or plan.terms.masked is None:
         return None
     share: Share = noise_shares(plan)[plan.problem.position(node)]
-    return share.relying_on(authority.honest)
+    return share.relying_on(budget_check.honest, budget_check.honest_at_site)
 
 
-def numbers(plan: Plan) -> masked.Terms:
-    """What both ends must agree on. Raises InputError if a sum of all could pass 2^63 grid steps, where it would
-    wrap.
+def numbers(plan: Plan, site: str = "") -> masked.Terms:
+    """What both ends must agree on; of two levels above, or in a site. Raises InputError if a sum of all could pass
+    2^63 grid steps, where it would wrap.
     """
+    terms: masked.Terms = _once(plan, "numbers", lambda: _numbers(plan))
+    _, how = masked_terms(plan)
+    if how.sites is None:
+        return terms
+    contributors = how.sites.fewest[list(plan.sites).index(site)] if site else how.sites.contributors
+    return replace(terms, contributors=contributors)
+
+
+def _numbers(plan: Plan) -> masked.Terms:
     (t, how), p, n = masked_terms(plan), plan.problem, len(plan.nodes)
     lattice = noise_shares(plan)[0].lattice
     largest = max(p.largest(i, t) for i in range(n)) + WIDE * lattice.scale
@@ -77,8 +101,41 @@ def member(plan: Plan, name: str, gate: Any, masks: masked.Masks) -> masked.Mask
             f"{name}: found pads by {rule} (its coordinator runs another version), expected them by {PADS}"
         )
     start = np.zeros(plan.problem.size)
-    context = masked.NodeContext(name=name, gate=gate, masks=masks, terms=numbers(plan), start=start)
+    terms = numbers(plan, plan.site_of.get(name, ""))
+    context = masked.NodeContext(name=name, gate=gate, masks=masks, terms=terms, start=start)
     return masked.MaskedMember(context, plan.running.rounds)
+
+
+def centre(plan: Plan, public: Callable[[Vector], Vector], prox: Prox) -> masked.ServerContext:
+    """What the coordinator's machine is made from; of two levels the one above. public, prox: as there."""
+    _, how = masked_terms(plan)
+    fewest = how.sites.fewest if how.sites else ()
+    devices = {site: (frozenset(nodes), s) for (site, nodes), s in zip(plan.sites.items(), fewest, strict=True)}
+    return masked.ServerContext(
+        members=list(devices or plan.nodes),
+        terms=numbers(plan),
+        start=np.zeros(plan.problem.size),
+        public=public,
+        prox=prox,
+        sites=devices,
+    )
+
+
+def site_member(plan: Plan, site: str, masks: masked.Masks) -> sites.SiteMember:
+    """The machine of a site towards the fleet above."""
+    return sites.SiteMember(site, masks, numbers(plan), np.zeros(plan.problem.size), plan.running.rounds)
+
+
+def site_centre(plan: Plan, site: str) -> sites.SiteCentre:
+    """The machine of a site towards its devices."""
+    context = masked.ServerContext(
+        members=plan.sites[site],
+        terms=numbers(plan, site),
+        start=np.zeros(plan.problem.size),
+        public=lambda x: x,
+        prox=lambda v, t: v,
+    )
+    return sites.SiteCentre(context, plan.running.rounds)
 
 
 def none_allowed(node: str) -> Refused:

@@ -26,11 +26,14 @@ from hushgrid.broker.servers.process import OwnBroker
 from hushgrid.broker.simulation import results
 from hushgrid.broker.simulation.eavesdropper import Eavesdropper, Spy
 from hushgrid.broker.simulation.interrupts import Interrupted, Interrupts
-from hushgrid.broker.simulation.memory import MemoryBroker
+from hushgrid.broker.simulation.memory import MemoryBroker, Served
 from hushgrid.broker.simulation.problems.base import Finished, Setup
 from hushgrid.broker.simulation.processes import END_S, HURRY_S, Child, Fleet, Outcome, deal, sweep
 from hushgrid.broker.simulation.progress import Progress
 from hushgrid.broker.simulation.setup import prepare
+from hushgrid.broker.sites.lower import SiteCoordinator
+from hushgrid.broker.sites.site import Site, fleet_of
+from hushgrid.broker.sites.upper import SiteDevice, UpperMember
 from hushgrid.kernels.algorithms.registry import PLUGGED
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.privacy.accounting import total_epsilon
@@ -40,10 +43,9 @@ from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.budget import spent_in
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.renewal import Renewal
-from hushgrid.node.problems.plan import encode_plan, warnings
+from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
 from hushgrid.node.problems.records.data import Arrays
 from hushgrid.node.problems.rolling import Point
-from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.wire import COORDINATOR, Topics
 
@@ -139,10 +141,12 @@ class Ledgers(NamedTuple):
     def path(self, node: str) -> Path:
         return self.state / f"{node}.ledger"
 
-    def open(self, node: str, *, buffered: bool = False) -> Ledger:
-        if node not in self.in_memory and buffered and not self.durable:
-            self.in_memory[node] = Ledger(self.path(node), node, durable=False, buffered=True)
-        return self.in_memory.get(node) or Ledger(self.path(node), node, durable=self.durable)
+    def open(self, node: str, *, buffered: bool = False, file: str = "") -> Ledger:
+        """`file`: its name, if it is not the node's."""
+        file = file or node
+        if file not in self.in_memory and buffered and not self.durable:
+            self.in_memory[file] = Ledger(self.path(file), node, durable=False, buffered=True)
+        return self.in_memory.get(file) or Ledger(self.path(file), node, durable=self.durable)
 
     def exist(self, node: str) -> bool:
         return node in self.in_memory or self.path(node).exists()
@@ -228,11 +232,13 @@ def _memory(run: Started) -> tuple[str, Transcript]:
             for ledger in opened.values():
                 ledger.close()
 
-        def build(name: str) -> Endpoint:
+        def build(name: str) -> Served:
             if name in opened:
                 opened[name].close()
             run.signals.check()
             ledger = opened[name] = run.ledgers.open(name, buffered=not crashes)
+            if name in setup.plan.sites:
+                return site(run, name, ledger, buffered=not crashes)
             if name == COORDINATOR:
                 return coordinator(
                     scenario.fleet,
@@ -246,7 +252,7 @@ def _memory(run: Started) -> tuple[str, Transcript]:
                     progress=run.progress.round,
                 )
             return Member(
-                scenario.fleet,
+                fleet_of(scenario.fleet, setup.plan.site_of.get(name, "")),
                 setup.device(name),
                 ledger,
                 setup.budget,
@@ -254,21 +260,36 @@ def _memory(run: Started) -> tuple[str, Transcript]:
                 observe=traces[name],
             )
 
-        members = [build(name) for name in run.members]
+        members = [build(name) for name in (*run.members, *setup.plan.sites)]
         hub = MemoryBroker(members, build, scenario.run.faults, eavesdropper, setup.threads, encoded=False)
         run.progress.phase(f"{scenario.name}: {len(setup.plan.nodes)} nodes in this process")
 
         def centre() -> Coordinator:
             return cast(Coordinator, hub.endpoints[COORDINATOR])
 
-        hub.run(lambda: centre().finished, run.signals)
+        def over() -> bool:
+            return centre().finished and all(hub.endpoints[site].finished for site in setup.plan.sites)
+
+        hub.run(over, run.signals)
         if run.signals() and not centre().finished:
             hub.publish(centre().stop(f"interrupted by {run.signals.name}"))
-            hub.run(lambda: centre().finished)
+            hub.run(over)
         centre().conclude()
         if error := centre().error:
             raise error
     return "memory", eavesdropper.lines if eavesdropper else None
+
+
+def site(run: Started, name: str, ledger: Ledger, *, buffered: bool) -> Site:
+    """A site of the fleet in this process, with its two ledgers."""
+    setup, fleet, file = run.setup, run.setup.scenario.fleet, f"{name}-{COORDINATOR}"
+
+    def begin(plan: RunPlan) -> SiteCoordinator:
+        source = setup.scenario.kind.source(setup.scenario.problem)
+        below = run.ledgers.open(COORDINATOR, buffered=buffered, file=file)
+        return SiteCoordinator(name, fleet_of(fleet, name), plan, source, below, wait_s=inf, silent_s=inf)
+
+    return Site(UpperMember(SiteDevice(name, setup.site_masks(name)), fleet, ledger), begin)
 
 
 def _children(run: Started, url: str, suffix: str, silent_s: float) -> tuple[Child, list[Child]]:

@@ -11,24 +11,22 @@ from typing import cast
 
 from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.upper import UpperMember
-from hushgrid.kernels.errors import Stopped, Suspended
+from hushgrid.kernels.errors import HushgridError, Suspended
 from hushgrid.kernels.patterns.sites import SiteCentre, SiteMember, passed
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.wire import Publication
 
 
 def fleet_of(fleet: str, site: str) -> str:
-    """The name of the fleet of a site's devices."""
-    return f"{fleet}-{site}"
+    """The name of the fleet of a site's devices; that of all without sites."""
+    return f"{fleet}-{site}" if site else fleet
 
 
 class Site:
     """`begin` makes the coordinator below for a run above."""
 
-    def __init__(
-        self, upper: UpperMember, begin: Callable[[RunPlan], SiteCoordinator], log: Callable[[str], None]
-    ) -> None:
-        self.upper, self.begin, self.log = upper, begin, log
+    def __init__(self, upper: UpperMember, begin: Callable[[RunPlan], SiteCoordinator]) -> None:
+        self.upper, self.begin = upper, begin
         self.lower: SiteCoordinator | None = None
         self._of = b""  #: the run above for which `lower` was made
         self._local = False
@@ -128,6 +126,6 @@ class Site:
                 above += upper.act(steps.above)
             if steps.below.send or steps.below.done:
                 below += lower.act(steps.below)
-        except Stopped as error:
+        except HushgridError as error:
             below += lower.fail(error)
             above += upper.give_up(error)

@@ -7,6 +7,7 @@ from typing import ClassVar
 from hushgrid.kernels.errors import HushgridError, InputError
 from hushgrid.kernels.machine import Step
 from hushgrid.kernels.patterns.sites import SiteMember
+from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_source import NoiseSource
@@ -16,7 +17,7 @@ from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.problems.records.section import NAME
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.runtime.witness import Simulated
-from hushgrid.node.wire import SMALL, Publication, Refuse
+from hushgrid.node.wire import SMALL, Envelope, Publication, Refuse
 
 
 class SiteDevice:
@@ -24,7 +25,7 @@ class SiteDevice:
 
     kind: ClassVar[str] = NAME
     neighbours: ClassVar[bool] = False
-    until: ClassVar[None] = None
+    until: Vector | None = None
     digest, dimension, public_part = "", 1, ""
 
     def __init__(self, name: str, masks: masking.MakeMasks) -> None:
@@ -65,6 +66,12 @@ class UpperMember(Member):
         self.last = None
         self._soon()
         return [self._edge(payload, dst) for dst, payload in self.driver.act(step)]
+
+    def _on_step(self, src: str, envelope: Envelope, size: int) -> list[Publication]:
+        try:
+            return super()._on_step(src, envelope, size)
+        except HushgridError as error:  # another site is not believed
+            return self.give_up(error)
 
     def give_up(self, error: HushgridError) -> list[Publication]:
         """The site takes no further part in the run under way."""

@@ -30,6 +30,7 @@ from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, SeededNoise, SystemNoise
 from hushgrid.node.problems import masking_words
 from hushgrid.node.problems.kind import Device
+from hushgrid.node.problems.masking import MakeMasks
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.versions import version
 
@@ -117,6 +118,10 @@ class Setup(ABC):
     @abstractmethod
     def device(self, name: str) -> Device:
         """A node with its data."""
+
+    def site_masks(self, name: str) -> MakeMasks:
+        """How a site of two levels masks against the others."""
+        raise NotImplementedError
 
     @abstractmethod
     def child(self, name: str, place: Path) -> Document:

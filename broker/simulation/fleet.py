@@ -40,7 +40,7 @@ from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.kernels.types import Document
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import Scenario
-from hushgrid.node.privacy.budget import spent_in
+from hushgrid.node.privacy.budget import spent_in, worth_alone
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
@@ -94,6 +94,7 @@ def run_fleet(
         signals.check()
         wall_s = time.perf_counter() - began
         reason, travelled, per_node, centre = _read(started)
+        below = _below(started)
         over = Finished(
             trace=place,
             travelled=travelled,
@@ -105,6 +106,7 @@ def run_fleet(
             ledgers_kept=state is not None,
             per_node=per_node,
             transcript=transcript,
+            below=below,
         )
         result = setup.collect(over)
         if target is not None:
@@ -280,9 +282,14 @@ def _memory(run: Started) -> tuple[str, Transcript]:
     return "memory", eavesdropper.lines if eavesdropper else None
 
 
+def below_of(site: str) -> str:
+    """The name of the ledger of a site's coordinator towards its devices."""
+    return f"{site}-{COORDINATOR}"
+
+
 def site(run: Started, name: str, ledger: Ledger, *, buffered: bool) -> Site:
     """A site of the fleet in this process, with its two ledgers."""
-    setup, fleet, file = run.setup, run.setup.scenario.fleet, f"{name}-{COORDINATOR}"
+    setup, fleet, file = run.setup, run.setup.scenario.fleet, below_of(name)
 
     def begin(plan: RunPlan) -> SiteCoordinator:
         source = setup.scenario.kind.source(setup.scenario.problem)
@@ -387,8 +394,20 @@ def _read(run: Started) -> tuple[str, list[tuple[int, float, int, int]], dict[st
     per_node = {}
     for name in run.setup.plan.nodes:
         with closing(run.ledgers.open(name)) as ledger:
-            per_node[name] = _account(run.setup, ledger, last.id)
+            its = ledger.runs.last() if run.setup.plan.sites else None  # its site's run
+            per_node[name] = _account(run.setup, ledger, its.id if its else last.id)
     return farewell.reason if isinstance(farewell, wire.Finish) else "", travelled, per_node, last.state
+
+
+def _below(run: Started) -> tuple[int, int]:
+    """Messages and bytes between sites and their devices; (0, 0) without sites."""
+    messages, size = 0, 0
+    for name in run.setup.plan.sites:
+        with closing(run.ledgers.open(COORDINATOR, file=below_of(name))) as ledger:
+            last = ledger.runs.last()
+            history = ledger.runs.history(last.id) if last else []
+            messages, size = messages + history[-1][2], size + history[-1][3]
+    return messages, size
 
 
 def _paid(run: Started) -> str:
@@ -413,6 +432,10 @@ def _account(setup: Setup, ledger: Ledger, run: bytes) -> Document:
     total = total_epsilon(ledger.spends.totals(t.adjacency), delta)
     if total > t.epsilon and ledger.spends.answers() == answered and t.growth == 1:
         total = t.epsilon if not t.published else total  # the run's own accountant is the better bound
+    levels: Document = {}
+    if t.masked is not None and t.masked.sites is not None:
+        for key, shares in (("at_site", ledger.spends.shares_at_site), ("alone", ledger.spends.shares)):
+            levels[key] = {"epsilon": _number(worth_alone(sum(shares(t.adjacency)), delta)), "delta": delta}
     remaining = max(setup.budget.epsilon - total, 0.0) if setup.budget else None
     if setup.budget and setup.budget.span:
         remaining = Renewal(ledger, setup.budget, t.adjacency, delta).left
@@ -423,6 +446,7 @@ def _account(setup: Setup, ledger: Ledger, run: bytes) -> Document:
         "cap": t.answers,
         "ledger": {"epsilon": _number(total), "delta": delta},
         "left": remaining,
+        **levels,
     }
 
 

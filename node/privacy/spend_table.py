@@ -315,10 +315,8 @@ class SpendTable:
 
     def shares_at_site(self, adjacency: str) -> tuple[int, int]:
         """The same of what shares are worth to the own site's coordinator: sums of h/h_s mu^2."""
-        sums = self.sums(ALL)
-        of_relation = [stored for stored in sums if stored and relation(stored) == relation(adjacency)]
-        shares = sum(steps(stored, adjacency) ** 2 * sums[stored].at_site for stored in of_relation)
-        return shares, self.shares(adjacency)[1]
+        its = [(s, counted) for s, counted in self.sums(ALL).items() if s and relation(s) == relation(adjacency)]
+        return sum(steps(s, adjacency) ** 2 * counted.at_site for s, counted in its), self.shares(adjacency)[1]
 
     def kinds(self, adjacency: str) -> dict[str, int]:
         """How many rows of each kind `totals` counts."""

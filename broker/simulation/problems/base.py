@@ -49,6 +49,7 @@ class Finished(Over):
     ledgers_kept: bool  #: whether the ledgers count over several runs
     per_node: dict[str, Document]  #: each node's privacy account, by its name
     transcript: list[Document] | None  #: every message, if the scenario asks for it
+    below: tuple[int, int] = (0, 0)  #: messages and bytes between sites and their devices
 
 
 @dataclass(kw_only=True)
@@ -214,8 +215,9 @@ class Setup(ABC):
             "quality": msgspec.to_builtins(figures.quality),
             **({"test": self.test} if self.test else {}),
             **{key: last.get(key) for key in (*FIGURES, *self.own_figures)},
-            "messages": seen.total_messages,
-            "bytes": seen.total_bytes,
+            "messages": seen.total_messages + over.below[0],
+            "bytes": seen.total_bytes + over.below[1],
+            **({"in_sites": {"messages": over.below[0], "bytes": over.below[1]}} if plan.sites else {}),
             "wall_s": round(over.wall_s, 3),
             "privacy": self._privacy(over, seen.capped),
             "notes": list(self.notes),

@@ -241,7 +241,7 @@ class Summary:
     messages: int  #: messages that carried an iterate
     bytes: int  #: their payloads, bytes
     in_sites: dict[str, int] | None = (
-        None  #: masked in two levels: messages and bytes of these between sites and devices
+        None  #: masked in two levels: these between sites and devices
     )
     wall_s: float  #: seconds from the start to the answer
     privacy: Privacy  #: claimed, spent, and whether the claim is upheld

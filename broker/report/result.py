@@ -240,9 +240,7 @@ class Summary:
     ac: Ac | None = None  #: zones at least cost: the AC recovery
     messages: int  #: messages that carried an iterate
     bytes: int  #: their payloads, bytes
-    in_sites: dict[str, int] | None = (
-        None  #: masked in two levels: these between sites and devices
-    )
+    in_sites: dict[str, int] | None = None  #: masked in two levels: these between sites and devices
     wall_s: float  #: seconds from the start to the answer
     privacy: Privacy  #: claimed, spent, and whether the claim is upheld
     notes: list[str]  #: what was changed in the data on reading them

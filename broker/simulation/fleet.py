@@ -125,6 +125,8 @@ def _check(
         raise InputError(
             f"{file}: run.faults: found with transport mqtt, expected memory (faults are injected there only)"
         )
+    if transport == "mqtt" and scenario.privacy and scenario.privacy.masked and scenario.privacy.masked.sites:
+        raise InputError("transport: found mqtt with sites, expected memory (each site has a broker of its own)")
     if transport == "mqtt":
         check_choice(broker)
     if target is not None:

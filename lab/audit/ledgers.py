@@ -149,9 +149,8 @@ def compare(ledger: Ledger, plan: RunPlan, run: bytes, count: int) -> Comparison
     """One run beside its device's ledger."""
     planned = plan.terms_of(ledger.node)
     assert planned is not None
-    t = planned.relying_on(
-        ledger.spends.honest(run)
-    )  # an owner who believes in fewer honest ones counts more than the plan
+    # An owner who believes in fewer honest ones counts more than the plan.
+    t = planned.relying_on(ledger.spends.honest(run), ledger.spends.honest_at_site(run))
     of_run = ledger.spends.rows(run)
     repeats = t.mode == "input" and not of_run
     priced = [s for s in ledger.spends.rows() if s.adjacency == t.adjacency][-1:] if repeats else of_run

@@ -242,7 +242,7 @@ def _memory(run: Started) -> tuple[str, Transcript]:
             run.signals.check()
             ledger = opened[name] = run.ledgers.open(name, buffered=not crashes)
             if name in setup.plan.sites:
-                return site(run, name, ledger, buffered=not crashes)
+                return site(run, name, opened, buffered=not crashes)
             if name == COORDINATOR:
                 return coordinator(
                     scenario.fleet,
@@ -289,16 +289,18 @@ def below_of(site: str) -> str:
     return f"{site}-{COORDINATOR}"
 
 
-def site(run: Started, name: str, ledger: Ledger, *, buffered: bool) -> Site:
-    """A site of the fleet in this process, with its two ledgers."""
+def site(run: Started, name: str, opened: dict[str, Ledger], *, buffered: bool) -> Site:
+    """A site of the fleet in this process, with its two ledgers, which are among those `opened`."""
     setup, fleet, file = run.setup, run.setup.scenario.fleet, below_of(name)
 
     def begin(plan: RunPlan) -> SiteCoordinator:
         source = setup.scenario.kind.source(setup.scenario.problem)
-        below = run.ledgers.open(COORDINATOR, buffered=buffered, file=file)
+        if file in opened:  # of before a crash
+            opened[file].close()
+        below = opened[file] = run.ledgers.open(COORDINATOR, buffered=buffered, file=file)
         return SiteCoordinator(name, fleet_of(fleet, name), plan, source, below, wait_s=inf, silent_s=inf)
 
-    return Site(UpperMember(SiteDevice(name, setup.site_masks(name)), fleet, ledger), begin)
+    return Site(UpperMember(SiteDevice(name, setup.site_masks(name)), fleet, opened[name]), begin)
 
 
 def _children(run: Started, url: str, suffix: str, silent_s: float) -> tuple[Child, list[Child]]:

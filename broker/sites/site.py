@@ -13,7 +13,7 @@ from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.upper import UpperMember
 from hushgrid.kernels.errors import HushgridError, Suspended
 from hushgrid.kernels.patterns.sites import SiteCentre, SiteMember, passed
-from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.wire import Publication
 
 
@@ -32,6 +32,7 @@ class Site:
         self._local = False
         self._topics: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
         self._subscriptions: tuple[str, ...] = ()
+        self._resume()
 
     @property
     def name(self) -> str:
@@ -103,6 +104,15 @@ class Site:
         elif upper.driver is not None and lower.driver is not None and not lower.ending:
             self._pass(upper, lower, above, below)
         return above, below
+
+    def _resume(self) -> None:
+        """After a restart: its devices may still have to be told how a run went that is over above."""
+        last = self.upper.ledger.runs.last()
+        if last is None or self.upper.driver is not None:
+            return
+        lower = self.begin(decode_plan(last.plan))
+        if lower.run:
+            self.lower, self._of = lower, last.id
 
     def _begin(self, run: bytes) -> list[Publication]:
         plan = self.upper.plan

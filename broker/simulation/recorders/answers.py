@@ -62,7 +62,7 @@ class AnswerTrace:
         if decoded is None:
             return []
         w, answer, count = decoded
-        return [Answer(machine.state.round, w, answer, 1 / sqrt(count), 0.0)] if count == len(machine.members) else []
+        return [Answer(machine.state.round, w, answer, 1 / sqrt(count), 0.0)] if count == machine.devices else []
 
     def _write(self, answer: Answer) -> None:
         head = [answer.no, answer.scale, answer.slack, answer.drift, answer.curvature]

@@ -85,22 +85,26 @@ class Site:
 
     def settle(self) -> list[Publication]:
         """What each end makes of the other's news."""
+        before = self.lower
         above, below = self.exchange()
-        return [*above, *below]
+        fresh = self.lower.connected() if self.lower and self.lower is not before else []
+        return [*above, *fresh, *below]
 
     def exchange(self) -> tuple[list[Publication], list[Publication]]:
         """The same, for each end's own connection."""
         above, below = list[Publication](), list[Publication]()
         upper = self.upper
         if upper.driver is not None and upper.driver.run != self._of:
-            below += self._begin(upper.driver.run)
+            if self.lower is not None and not self.lower.finished:  # it is of another run above
+                return above, self._end(self.lower, "another run has begun above")
+            self._begin(upper.driver.run)
         lower = self.lower
         if lower is None or lower.finished:
             return above, below
         if lower.error is not None:
             above += upper.give_up(lower.error)
         elif upper.driver is None and not lower.ending and not self._told(lower):
-            below += lower.fail(Suspended(f"the run of {self.name} is over above"))
+            below += self._end(lower, "the run is over above")
         elif upper.driver is not None and lower.driver is not None and not lower.ending:
             self._pass(upper, lower, above, below)
         return above, below
@@ -114,12 +118,19 @@ class Site:
         if lower.run:
             self.lower, self._of = lower, last.id
 
-    def _begin(self, run: bytes) -> list[Publication]:
+    def _end(self, lower: SiteCoordinator, why: str) -> list[Publication]:
+        return [] if lower.ending else lower.fail(Suspended(f"{self.name}: {why}"))
+
+    def _begin(self, run: bytes) -> None:
+        """The devices' coordinator for a run above. One that was under way at the last end of this process goes on, if
+        it has answered no other run above: a sum serves one question.
+        """
         plan = self.upper.plan
         assert plan is not None
-        self.lower, self._of = self.begin(plan), run
-        self.lower.local = self.local
-        return self.lower.connected()
+        lower = self.lower = self.begin(plan)
+        lower.local = self.local
+        answered = lower.driver.machine.state.run if lower.driver else b""
+        self._of = run if answered in (b"", run) else answered
 
     def _told(self, lower: SiteCoordinator) -> bool:
         """Whether its devices have been told, or are being told, what came of the run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from hushgrid.kernels.errors import HushgridError, InputError
@@ -45,14 +46,16 @@ class SiteDevice:
     def machine(
         self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, budget_check: BudgetCheck
     ) -> tuple[SiteMember, None]:
-        return masking.site_member(plan, self.name, self.masks(run, ledger, None)), None
+        return masking.site_member(plan, self.name, self.masks(run, ledger, None), run), None
 
 
 class UpperMember(Member):
     """Its ledger keeps its key and which question it has answered last; nothing is spent in it."""
 
-    def __init__(self, site: SiteDevice, fleet: str, ledger: Ledger) -> None:
-        super().__init__(fleet, site, ledger, None, simulated=Simulated())
+    def __init__(
+        self, site: SiteDevice, fleet: str, ledger: Ledger, log: Callable[[str], None] = lambda _: None
+    ) -> None:
+        super().__init__(fleet, site, ledger, None, simulated=Simulated(), log=log)
 
     @property
     def plan(self) -> RunPlan | None:

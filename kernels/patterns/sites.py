@@ -35,6 +35,7 @@ class Question(NamedTuple):
     round: int
     attempt: int
     x: Vector  #: (d,)
+    run: bytes = b""  #: the run above
 
 
 class _NoData:
@@ -56,9 +57,12 @@ class SiteMember(masked.MaskedMember):
 
     state: SiteState
 
-    def __init__(self, name: str, masks: masked.Masks, terms: masked.Terms, start: Vector, rounds: int) -> None:
-        """terms: `contributors` are sites."""
+    def __init__(
+        self, name: str, masks: masked.Masks, terms: masked.Terms, start: Vector, rounds: int, run: bytes = b""
+    ) -> None:
+        """terms: `contributors` are sites. run: the run's id above."""
         super().__init__(masked.NodeContext(name=name, gate=_NoData(), masks=masks, terms=terms, start=start), rounds)
+        self.run = run
         self.state = SiteState(0, 0, start.copy())
 
     def update(self, t: int, body: Any) -> None:
@@ -74,7 +78,7 @@ class SiteMember(masked.MaskedMember):
     @property
     def wanted(self) -> Question | None:
         """The question to which its devices' sum is still to come."""
-        return Question(*self.state.last_answered, self.state.mean) if self.state.waits else None
+        return Question(*self.state.last_answered, self.state.mean, self.run) if self.state.waits else None
 
     def supply(self, words: masked.Words, devices: Sequence[str]) -> Step:
         """Sends up the sum of these devices' messages, (d,), which answers the question and no other one."""
@@ -94,6 +98,7 @@ class SiteMember(masked.MaskedMember):
 
 @dataclass
 class SiteCentreState(masked.CentreState):
+    run: bytes = b""  #: the run above
     question: tuple[int, int] = (0, 0)  #: (round, attempt) above that was asked below last
     sum: bytes = b""  #: d words, the sum of the messages to it; b"": it is still to come
 
@@ -141,14 +146,14 @@ class SiteCentre(masked.MaskedCentre):
 
         Raises Stopped if they are too few, or may answer no more.
         """
-        s, (k, a, x) = self.state, question
+        s, (k, a, x, run) = self.state, question
         among, terms = self.present, self.terms
         if len(among) < terms.contributors:
             raise Stopped(f"round {k}: {len(among)} devices are left, expected at least {terms.contributors}")
         if s.attempts >= terms.answers:
             raise Stopped(f"round {k}: its devices have been asked {s.attempts} times, expected one of these")
         s.attempt = s.attempt + 1 if s.question[0] == k else 1
-        s.round, s.w, s.question, s.sum = k - 1, x.copy(), (k, a), b""
+        s.round, s.w, s.run, s.question, s.sum = k - 1, x.copy(), run, (k, a), b""
         s.attempts += 1
         return self._exchange("ask", among)
 
@@ -201,7 +206,7 @@ def passed(above: SiteMember, below: SiteCentre) -> Passed:
     if (question := above.wanted) is None:
         return Passed()
     s = below.state
-    if s.question != (question.round, question.attempt):
+    if (s.run, s.question) != (question.run, (question.round, question.attempt)):
         return Passed(below=below.ask(question))
     if not s.sum:
         return Passed()

@@ -18,7 +18,7 @@ from hushgrid.kernels.privacy.shares import Share, shares
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.terms import Masked, Terms
 from hushgrid.node.problems.kind import DeviceFile, Plan
-from hushgrid.node.schema.sections import AllowMasked
+from hushgrid.node.schema.sections import AllowMasked, Tls
 
 if TYPE_CHECKING:
     from hushgrid.node.privacy.budget import BudgetCheck
@@ -121,9 +121,9 @@ def centre(plan: Plan, public: Callable[[Vector], Vector], prox: Prox) -> masked
     )
 
 
-def site_member(plan: Plan, site: str, masks: masked.Masks) -> sites.SiteMember:
-    """The machine of a site towards the fleet above."""
-    return sites.SiteMember(site, masks, numbers(plan), np.zeros(plan.problem.size), plan.running.rounds)
+def site_member(plan: Plan, site: str, masks: masked.Masks, run: bytes) -> sites.SiteMember:
+    """The machine of a site towards the fleet above. run: the run's id there."""
+    return sites.SiteMember(site, masks, numbers(plan), np.zeros(plan.problem.size), plan.running.rounds, run)
 
 
 def site_centre(plan: Plan, site: str) -> sites.SiteCentre:
@@ -149,13 +149,17 @@ def masks_of(owner: DeviceFile) -> MakeMasks | None:
     Raises InputError if a file that says so is wrong. Those of the authorities are read again for each run, because
     certificates are revoked.
     """
-    if (allowed := owner.allow.masked) is None:
+    if owner.allow.masked is None:
         return None
+    assert owner.tls is not None  # the device's file was checked
+    return masks_by(owner.node, owner.tls, owner.allow.masked)
+
+
+def masks_by(node: str, tls: Tls, allowed: AllowMasked) -> MakeMasks:
+    """How the one with this name and certificate masks. Raises InputError as `masks_of` does."""
     from hushgrid.node.masks.identity import Identity, trust_of
     from hushgrid.node.masks.run_masks import RunMasks
 
-    tls, node = owner.tls, owner.node
-    assert tls is not None  # the device's file was checked
     files = tls.cert or "", tls.key or ""
     identity = Identity.read(node, *files)
     trust_of(allowed, tls)

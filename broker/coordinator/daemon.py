@@ -213,7 +213,7 @@ class Service:
 
     def _coordinate(self, coordinator: Coordinator, link: Link) -> None:
         """Until the run is over, or somebody asks to end; or to read the file again before all are there."""
-        place, who = f"{self.config.broker}, fleet {self.config.fleet}", ", ".join(self.plan.nodes)
+        place, who = f"{self.config.broker}, fleet {self.config.fleet}", ", ".join(coordinator.members)
         _say(f"{self.plan.name} on {place}: waits for {who}")
         self.reporter.plans(coordinator)
 

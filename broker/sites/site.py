@@ -95,9 +95,10 @@ class Site:
         above, below = list[Publication](), list[Publication]()
         upper = self.upper
         if upper.driver is not None and upper.driver.run != self._of:
-            if self.lower is not None and not self.lower.finished:  # it is of another run above
+            if self.lower is None or self.lower.finished:
+                self._begin(upper.driver.run)
+            if self.lower is not None and upper.driver.run != self._of:
                 return above, self._end(self.lower, "another run has begun above")
-            self._begin(upper.driver.run)
         lower = self.lower
         if lower is None or lower.finished:
             return above, below

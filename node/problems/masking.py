@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hushgrid.node.privacy.budget import BudgetCheck
     from hushgrid.node.privacy.ledger import Ledger
 
+Masks = masked.Masks
 #: A device's pads in the run of that id, kept in its ledger, among those whom its owner allows now.
 MakeMasks = Callable[[bytes, "Ledger", AllowMasked | None], masked.Masks]
 PADS = "question"  #: what a pad is named by

@@ -79,12 +79,17 @@ def declared(config: CoordinatorConfig, path: str) -> Declared:
     if why := scenario.kind.on_devices(scenario.problem):
         raise InputError(f"{file}: {why}")
     plan = make_plan(scenario, problem, file)
-    if config.members is not None and sorted(config.members) != plan.nodes:
+    members = list(plan.sites) or plan.nodes
+    if config.members is not None and sorted(config.members) != sorted(members):
         raise InputError(
-            f"{path}: members: found {', '.join(config.members)}, expected {', '.join(plan.nodes)}, the nodes of {file}"
+            f"{path}: members: found {', '.join(config.members)}, expected {', '.join(members)}, the "
+            f"{'sites' if plan.sites else 'nodes'} of {file}"
         )
     if (periods := plan.kind.periods(plan.problem)) is not None:
         check_day(config, periods, path)
+    for key, given in (("run", config.run), ("quorum", config.quorum)):
+        if plan.sites and given is not None:
+            raise InputError(f"{path}: {key}: found a value, expected none: sites run when they are asked to (SIGUSR1)")
     if config.quorum is not None and config.quorum > len(plan.nodes):
         raise InputError(f"{path}: quorum: found {config.quorum}, expected at most {len(plan.nodes)}, the members")
     return Declared(scenario.kind.source(scenario.problem), plan, scenario.problem)

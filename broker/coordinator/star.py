@@ -114,8 +114,8 @@ class StarCoordinator(Coordinator):
         return self.members if masked else ()  # whose signed introductions it has had
 
     def dimension(self, member: str) -> int:
-        if member in self.plan.sites:  # which has no data
-            return self.membership.births[member].capabilities.dimension
+        if member in self.plan.sites:
+            return 1  # it has no data
         return int((self.centre.announced or self.shares)[member])
 
     @property

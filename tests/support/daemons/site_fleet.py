@@ -16,7 +16,6 @@ DEVICES = [node for nodes in SITES.values() for node in nodes]
 SCENARIO = SUM.replace("nodes: 4", "nodes: 6").replace(
     "masked: {corrupt: 1, contributors: 3}", "masked: {corrupt: 0, sites: {number: 2}}"
 )
-SPARING = SCENARIO.replace("corrupt: 0, sites", "corrupt: 0, contributors: 2, sites")
 DEVICE = """
 node: {node}
 fleet: {fleet}

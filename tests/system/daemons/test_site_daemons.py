@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hushgrid.node.privacy.ledger_rows import honest_of
-from tests.support.daemons.site_fleet import DEVICES, SITES, SPARING, SiteFleet
+from tests.support.daemons.site_fleet import DEVICES, SITES, SiteFleet
 from tests.support.devices.ledgers import copy_of
 
 pytestmark = pytest.mark.mosquitto
@@ -76,15 +76,15 @@ def test_a_site_that_is_killed_in_the_middle_goes_on_and_no_device_pays_twice(tm
     assert [daemon.end() for daemon in (again, other, *devices)] == [0] * 8
 
 
-def test_a_device_that_is_silent_costs_its_own_site_alone_another_answer(tmp_path, mosquitto_program, stack):
-    fleet = SiteFleet(tmp_path, mosquitto_program, stack, scenario=SPARING)
-    for name in SITES:
-        fleet.site(name)
-    devices = {name: fleet.device(name) for name in DEVICES}
-    devices["n2"].kill()
+def test_a_site_waits_for_a_device_that_starts_late(tmp_path, mosquitto_program, stack):
+    fleet = SiteFleet(tmp_path, mosquitto_program, stack)
+    sites = [fleet.site(name) for name in SITES]
+    for name in DEVICES[:-1]:
+        fleet.device(name)
     top = fleet.above.coordinator("--once")
-    again = fleet.device("n2")
+    sites[1].wait_for("joined run")
+    late = fleet.device(DEVICES[-1])
     assert top.code() == 0, top.said
+    late.wait_for(" done: ")
     value, sd = told(fleet)
     assert np.abs(value - mean_of(fleet, DEVICES)).max() < 5 * sd.max()
-    again.wait_for(" done: ")

@@ -80,17 +80,7 @@ def stream(key: bytes, info: bytes, size: int) -> Pad:
 
     A key serves once, so the nonce is 0.
     """
-    return _expanded(_extracted(key), info, size)
-
-
-def _extracted(key: bytes) -> bytes:
-    """The first half of HKDF (RFC 5869), without a salt: the same for all questions of a pair."""
-    return hmac.digest(bytes(32), key, "sha256")
-
-
-def _expanded(extracted: bytes, info: bytes, size: int) -> Pad:
-    """`stream`, of which the second half of HKDF is one block."""
-    once = hmac.digest(extracted, info + b"\x01", "sha256")
+    once = hmac.digest(hmac.digest(bytes(32), key, "sha256"), info + b"\x01", "sha256")  # RFC 5869, one block
     blocks = Cipher(ChaCha20(once, bytes(16)), None).encryptor().update(bytes(8 * size))
     return np.frombuffer(blocks, dtype="<u8").astype(np.uint64, copy=False)
 
@@ -116,7 +106,7 @@ class RunMasks:
             raise Refused(f"{node}: its key of run {run.hex()[:8]} is erased, expected a new run")
         self.node, self.run = node, run
         self._ledger, self._identity, self._trust = ledger, identity, trust
-        self._keys: dict[str, bytes] = {}  #: of k_ij, by the peer's name: `_extracted`
+        self._keys: dict[str, bytes] = {}  #: k_ij, by the peer's name
 
     def introduction(self) -> Introduction:
         """What this device shows to the others: made at the first call, and in the ledger before it is returned.
@@ -143,7 +133,7 @@ class RunMasks:
                 continue
             self._trust.verify(self.run, node, introduction)
             try:
-                keys[node] = _extracted(pair_key(private, self.run, us, _side(introduction)))
+                keys[node] = pair_key(private, self.run, us, _side(introduction))
             except ValueError:
                 raise Refused(f"the introduction of {node}: found a key that is none of X25519's") from None
             if introduction.mark:
@@ -167,7 +157,7 @@ class RunMasks:
             raise Refused(f"{self.node}: found no mask for {size} entries of round {round}, attempt {attempt}")
         total, info = np.zeros(size, dtype=np.uint64), question(round, attempt, among, x)
         for peer in peers:
-            mask = _expanded(self._keys[peer], info, size)
+            mask = stream(self._keys[peer], info, size)
             if self.node < peer:
                 total += mask
             else:

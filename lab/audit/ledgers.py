@@ -96,7 +96,9 @@ def travelled(lines: Iterable[DocumentView], file: str) -> Iterator[tuple[RunPla
             numbers[envelope.run, src].add((envelope.epoch, envelope.seq))
     for run, plan in plans.items():
         if plan.terms is not None:
-            yield plan, run, {node: answers(plan, node, len(numbers[run, node])) for node in plan.nodes}
+            # Of two levels each site has a run of its own, and the one above asks no gate.
+            heard = [node for node in plan.nodes if not plan.sites or numbers[run, node]]
+            yield plan, run, {node: answers(plan, node, len(numbers[run, node])) for node in heard}
 
 
 def recounted(body: object) -> bool:

@@ -9,6 +9,9 @@ import pytest
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
+from hushgrid.lab.attacks.masked import MaskedSums, decodable
+from hushgrid.lab.attacks.transcript import parse
+from hushgrid.lab.audit.ledgers import compared
 from hushgrid.node.privacy.ledger import Ledger
 from tests.support.runs.background_run import assert_same_bits
 from tests.support.runs.masked_runs import masked, summed
@@ -68,6 +71,19 @@ def test_the_noise_of_two_levels_is_that_of_the_law(tmp_path):
     squares = np.concatenate(z) ** 2
     k = squares.size
     assert abs(squares.sum() - k) < 4 * sqrt(2 * k)  # chi-square with k degrees: four standard deviations
+
+
+def test_whoever_hears_every_broker_decodes_the_fleets_sum_and_each_sites_and_no_device(tmp_path):
+    """And an audit finds each device's one answer in the run of its site, and in its ledger."""
+    result = run(summed(tmp_path, nodes=6, run={"record": "transcript"}, **SITES), out=tmp_path / "run")
+    found = {s.among: s for s in decodable(parse(result.transcript, "t"))}
+    first, second, both = ("n0", "n1", "n2"), ("n3", "n4", "n5"), ("s1", "s2")
+    assert {among: s.devices for among, s in found.items()} == {first: 3, second: 3, both: 6}
+    assert np.array_equal(found[both].total, found[first].total + found[second].total)
+    assert "No answer of a single device" in " ".join(MaskedSums().recover(parse(result.transcript, "t")).notes)
+    ledgers = [tmp_path / f"run/ledger/n{i}.ledger" for i in range(6)]
+    rows = compared(tmp_path / "run/transcript.jsonl", ledgers)
+    assert [(c.node, c.travelled, c.paid, c.wrong) for c in rows] == [(f"n{i}", 1, 1, ()) for i in range(6)]
 
 
 def test_a_run_with_sites_stays_in_one_process(tmp_path):

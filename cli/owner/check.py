@@ -10,10 +10,11 @@ from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.algorithms.registry import offer_installed
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.brokers import in_clear
-from hushgrid.node.config.coordinator import load_coordinator
+from hushgrid.node.config.coordinator import is_site, load_coordinator, load_site
 from hushgrid.node.config.device import load_device
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.config.site import ready_words
+from hushgrid.node.problems.masking import masks_by
 from hushgrid.node.problems.plan import RunPlan, step_ratio
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.schema.yaml_file import read_yaml
@@ -45,6 +46,8 @@ def check(path: Path) -> str:
     raw = read_yaml(path)
     if "node" in raw:
         return _device(path)
+    if is_site(path):
+        return _site(path)
     if "coordinator" in raw or "scenario" in raw or "members" in raw:
         return _coordinator(path)
     if {"hushgrid", "problem", "algorithm"} & set(raw):
@@ -125,8 +128,21 @@ def _coordinator(path: Path) -> str:
     config = load_coordinator(path)
     tls_context(parse_url(config.broker), config.tls)
     _, plan = prepare(config, str(path))
-    first = f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(plan.nodes)}"
+    first = f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(plan.sites or plan.nodes)}"
     return "\n  ".join([first, *_in_clear(config.broker), *_certificate(config.tls)])
+
+
+def _site(path: Path) -> str:
+    config = load_site(path)
+    above = config.above
+    for broker, tls in ((config.broker, config.tls), (above.broker, above.tls)):
+        tls_context(parse_url(broker), tls)
+    masks_by(above.site, above.tls, above.believed)
+    first = (
+        f"coordinator of the devices of fleet {config.fleet} on {config.broker}, and site {above.site} of fleet "
+        f"{above.fleet} on {above.broker}: it adds no noise and has no budget"
+    )
+    return "\n  ".join([first, *_in_clear(config.broker, above.broker), *_certificate(above.tls)])
 
 
 def _in_clear(*brokers: str) -> list[str]:

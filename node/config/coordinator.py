@@ -127,7 +127,9 @@ class SiteConfig(Section, frozen=True, kw_only=True):
 
 def is_site(path: Path) -> bool:
     """Whether a coordinator's file is that of a site."""
-    return "above" in unwrapped(read_yaml(path), "coordinator", path)
+    raw = read_yaml(path)
+    inner = raw.get("coordinator", raw)
+    return isinstance(inner, dict) and "above" in inner
 
 
 def load_site(path: Path) -> SiteConfig:

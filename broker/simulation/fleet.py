@@ -438,8 +438,9 @@ def _account(setup: Setup, ledger: Ledger, run: bytes) -> Document:
         total = t.epsilon if not t.published else total  # the run's own accountant is the better bound
     levels: Document = {}
     if t.masked is not None and t.masked.sites is not None:
-        for key, shares in (("at_site", ledger.spends.shares_at_site), ("alone", ledger.spends.shares)):
-            levels[key] = {"epsilon": _number(worth_alone(sum(shares(t.adjacency)), delta)), "delta": delta}
+        for key in ("at_site", "alone"):
+            shares = ledger.spends.shares(t.adjacency, at_site=key == "at_site")
+            levels[key] = {"epsilon": _number(worth_alone(sum(shares), delta)), "delta": delta}
     remaining = max(setup.budget.epsilon - total, 0.0) if setup.budget else None
     if setup.budget and setup.budget.span:
         remaining = Renewal(ledger, setup.budget, t.adjacency, delta).left

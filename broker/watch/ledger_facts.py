@@ -107,7 +107,7 @@ def _runs(ledger: Ledger) -> tuple[list[Document], Latest]:
             runs.append(row | _NOTHING)
             continue
         planned = plan.terms_of(ledger.node)
-        counted = ledger.spends.honest(run.id), ledger.spends.honest_at_site(run.id)
+        counted = ledger.spends.honest(run.id), ledger.spends.honest(run.id, at_site=True)
         t = planned.relying_on(*counted) if planned else None  # as its answers are counted
         runs.append(
             row
@@ -199,7 +199,7 @@ def _shares(ledger: Ledger, adjacency: str, delta: float) -> Document:
     coordinator; accepted gaps as if they were some. {} without any.
     """
     shares, lost = ledger.spends.shares(adjacency)
-    of_site, _ = ledger.spends.shares_at_site(adjacency)
+    of_site, _ = ledger.spends.shares(adjacency, at_site=True)
     at_site = {"at_site": _finite(worth_alone(of_site + lost, delta))} if of_site else {}
     return {"alone": _finite(worth_alone(shares + lost, delta))} | at_site if shares else {}
 

@@ -130,7 +130,8 @@ def _coordinator(path: Path) -> str:
     config = load_coordinator(path)
     tls_context(parse_url(config.broker), config.tls)
     _, plan = prepare(config, str(path))
-    first = f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(plan.sites or plan.nodes)}"
+    members = ", ".join(plan.sites or plan.nodes)
+    first = f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {members}"
     return "\n  ".join([first, *_in_clear(config.broker), *_certificate(config.tls)])
 
 

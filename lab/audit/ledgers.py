@@ -152,7 +152,7 @@ def compare(ledger: Ledger, plan: RunPlan, run: bytes, count: int) -> Comparison
     planned = plan.terms_of(ledger.node)
     assert planned is not None
     # An owner who believes in fewer honest ones counts more than the plan.
-    t = planned.relying_on(ledger.spends.honest(run), ledger.spends.honest_at_site(run))
+    t = planned.relying_on(ledger.spends.honest(run), ledger.spends.honest(run, at_site=True))
     of_run = ledger.spends.rows(run)
     repeats = t.mode == "input" and not of_run
     priced = [s for s in ledger.spends.rows() if s.adjacency == t.adjacency][-1:] if repeats else of_run

@@ -204,7 +204,7 @@ class BudgetCheck:
         if more:
             self._hold(allowed.alone, "alone", more, spends.shares(self.adjacency), room)
         if allowed.site and of_site:
-            self._hold(allowed.site.epsilon, "site", of_site, spends.shares_at_site(self.adjacency), room)
+            self._hold(allowed.site.epsilon, "site", of_site, spends.shares(self.adjacency, at_site=True), room)
 
     def _hold(self, allowed: float, key: str, more: int, shares: tuple[int, int], room: float) -> None:
         """`more`: in units of 2^-256, beside `shares` of the ledger."""

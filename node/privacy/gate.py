@@ -69,6 +69,11 @@ class Authority(Protocol):
         """How many honest contributors of a masked sum are believed in at most; None: as many as the plan relies on."""
         ...
 
+    @property
+    def honest_at_site(self) -> int | None:
+        """The same in its own site."""
+        ...
+
     def authorise(self, spends: list[Spend]) -> None:
         """Raises Refused if these spends, which are not committed yet, would pass what is allowed."""
 

@@ -299,24 +299,20 @@ class SpendTable:
         sums = {stored: counted for stored, counted in self.sums(ALL).items() if stored}
         return without(self._in_unit(sums, adjacency), self._in_unit(self.sums(DATED), adjacency))
 
-    def shares(self, adjacency: str) -> tuple[int, int]:
-        """What all shares of masked sums are worth to everybody else together: sums of h mu^2, in units of 2^-256.
+    def shares(self, adjacency: str, *, at_site: bool = False) -> tuple[int, int]:
+        """What all shares of masked sums are worth to everybody else together: sums of h mu^2, in units of 2^-256; or
+        to the own site's coordinator: of h/h_s mu^2.
 
-        Of the shares themselves, at the unit of `adjacency`; and of accepted gaps, which may have been shares of the
-        largest sums.
+        Of the shares themselves, at the unit of `adjacency`; and of accepted gaps, which may have been of the largest
+        sums.
         """
         shares, lost = 0, 0
         for stored, counted in self.sums(ALL).items():
             if stored == "":
                 lost += NODES * counted.totals.sums[2]
             elif relation(stored) == relation(adjacency):
-                shares += steps(stored, adjacency) ** 2 * counted.shares
+                shares += steps(stored, adjacency) ** 2 * (counted.at_site if at_site else counted.shares)
         return shares, lost
-
-    def shares_at_site(self, adjacency: str) -> tuple[int, int]:
-        """The same of what shares are worth to the own site's coordinator: sums of h/h_s mu^2."""
-        its = [(s, counted) for s, counted in self.sums(ALL).items() if s and relation(s) == relation(adjacency)]
-        return sum(steps(s, adjacency) ** 2 * counted.at_site for s, counted in its), self.shares(adjacency)[1]
 
     def kinds(self, adjacency: str) -> dict[str, int]:
         """How many rows of each kind `totals` counts."""
@@ -411,17 +407,10 @@ class SpendTable:
         )
         return [StoredSpend(*row) for row in rows]
 
-    def honest(self, run: bytes) -> int | None:
-        """h of a run's shares of masked sums as they are counted, the least of them; None of a run without any."""
-        return min((h for h, _ in self._honest(run)), default=None)
-
-    def honest_at_site(self, run: bytes) -> int | None:
-        """And h_s, of their own site; None of a run without sites."""
-        return min((h_s for _, h_s in self._honest(run) if h_s), default=None)
-
-    def _honest(self, run: bytes) -> list[tuple[int, int]]:
+    def honest(self, run: bytes, *, at_site: bool = False) -> int | None:
+        """h of a run's shares of masked sums as they are counted, or h_s, the least of them; None without any."""
         rows = self.tables.ask("SELECT DISTINCT honest FROM spend WHERE run = ? AND honest", (run,))
-        return [honest_of(int(counted)) for (counted,) in rows]
+        return min(filter(None, (honest_of(int(counted))[at_site] for (counted,) in rows)), default=None)
 
     def recent(self, since: float) -> Iterator[Recent]:
         """What was spent at running time `since` (s) or later, the last first.

@@ -16,12 +16,12 @@ from hushgrid.kernels.patterns import masked, sites
 from hushgrid.kernels.patterns.star import Prox
 from hushgrid.kernels.privacy.shares import Share, shares
 from hushgrid.kernels.types import Vector
+from hushgrid.node.privacy.gate import Authority
 from hushgrid.node.privacy.terms import Masked, Terms
 from hushgrid.node.problems.kind import DeviceFile, Plan
 from hushgrid.node.schema.sections import AllowMasked, Tls
 
 if TYPE_CHECKING:
-    from hushgrid.node.privacy.budget import BudgetCheck
     from hushgrid.node.privacy.ledger import Ledger
 
 Masks = masked.Masks
@@ -58,14 +58,14 @@ def _noise_shares(plan: Plan) -> list[Share]:
     return [share._replace(site=how.of_site(i).site) for i, share in enumerate(made)] if how.sites else made
 
 
-def own_share(plan: Plan, node: str, budget_check: BudgetCheck) -> Share | None:
+def own_share(plan: Plan, node: str, authority: Authority) -> Share | None:
     """The share of one node, as its owner counts it; None if nothing is masked. Raises InputError as `noise_shares`
     does.
     """
     if plan.terms is None or plan.terms.masked is None:
         return None
     share: Share = noise_shares(plan)[plan.problem.position(node)]
-    return share.relying_on(budget_check.honest, budget_check.honest_at_site)
+    return share.relying_on(authority.honest, authority.honest_at_site)
 
 
 def numbers(plan: Plan, site: str = "") -> masked.Terms:

@@ -58,7 +58,7 @@ def test_a_ledger_holds_the_three_numbers_to_ten_digits(ledger):
     budget_check = owner(ledger, plan, site=AllowSite(honest=8, epsilon=20.0))
     seen = {
         "fleet": (budget_check.spent, mu),
-        "site": (worth_alone(sum(ledger.spends.shares_at_site(RELATION)), DELTA), mu * sqrt(198 / 8)),
+        "site": (worth_alone(sum(ledger.spends.shares(RELATION, at_site=True)), DELTA), mu * sqrt(198 / 8)),
         "alone": (worth_alone(sum(ledger.spends.shares(RELATION)), DELTA), mu * sqrt(198)),
     }
     for actual, worth in seen.values():
@@ -80,7 +80,7 @@ def test_each_level_is_counted_at_its_owners_belief(ledger):
     counted = plan.terms_of("n0").relying_on(50, 4)
     assert counted.at_site() == pytest.approx(gdp_epsilon(share.of_site, DELTA), rel=1e-10)
     assert counted.alone() == pytest.approx(plan.terms_of("n0").alone(), rel=1e-10)
-    assert (ledger.spends.honest(RUN), ledger.spends.honest_at_site(RUN)) == (50, 4)
+    assert (ledger.spends.honest(RUN), ledger.spends.honest(RUN, at_site=True)) == (50, 4)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_ledgers_rows_and_sums_hold_both_numbers_of_honest_ones(tmp_path):
     with closing(Ledger(path, "n0", durable=False, keep=1)) as again:
         assert len(again.spends.rows()) < 8  # the rest are sums
         assert again.spends.shares(RELATION) == (8 * alone(0.1, counted), 0)
-        assert again.spends.shares_at_site(RELATION) == (8 * at_site(0.1, counted), 0)
+        assert again.spends.shares(RELATION, at_site=True) == (8 * at_site(0.1, counted), 0)
         assert again.verify() == []
     assert alone(0.1, counted) == 198 * units(0.1, 2)
     assert at_site(0.1, counted) == -(-198 * units(0.1, 2) // 8)

@@ -87,8 +87,8 @@ def declared(config: CoordinatorConfig, path: str) -> Declared:
         )
     if (periods := plan.kind.periods(plan.problem)) is not None:
         check_day(config, periods, path)
-    for key, given in (("run", config.run), ("quorum", config.quorum)):
-        if plan.sites and given is not None:
+    for key, value in (("run", config.run), ("quorum", config.quorum)):
+        if plan.sites and value is not None:
             raise InputError(f"{path}: {key}: found a value, expected none: sites run when they are asked to (SIGUSR1)")
     if config.quorum is not None and config.quorum > len(plan.nodes):
         raise InputError(f"{path}: quorum: found {config.quorum}, expected at most {len(plan.nodes)}, the members")

@@ -298,7 +298,7 @@ def site(run: Started, name: str, opened: dict[str, Ledger], *, buffered: bool) 
         if file in opened:  # of before a crash
             opened[file].close()
         below = opened[file] = run.ledgers.open(COORDINATOR, buffered=buffered, file=file)
-        return SiteCoordinator(name, fleet_of(fleet, name), plan, source, below, wait_s=inf, silent_s=inf)
+        return SiteCoordinator(name, fleet_of(fleet, name), plan, source, below)
 
     return Site(UpperMember(SiteDevice(name, setup.site_masks(name)), fleet, opened[name]), begin)
 

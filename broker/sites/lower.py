@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from math import inf
 
 from hushgrid.broker.coordinator.star import StarCoordinator
 from hushgrid.kernels.errors import HushgridError, Stopped
@@ -20,10 +21,21 @@ from hushgrid.node.wire import Publication
 class SiteCoordinator(StarCoordinator):
     """It has no answer of its own: what comes of a run is known above."""
 
-    def __init__(self, site: str, fleet: str, plan: RunPlan, source: str, ledger: Ledger, **options: Any) -> None:
+    def __init__(
+        self,
+        site: str,
+        fleet: str,
+        plan: RunPlan,
+        source: str,
+        ledger: Ledger,
+        *,
+        wait_s: float = inf,
+        silent_s: float = inf,
+        missed: Callable[[Stopped], None] | None = None,
+    ) -> None:
         """fleet: that of the site's devices."""
         self.site = site
-        super().__init__(fleet, plan, source, ledger, **options)
+        super().__init__(fleet, plan, source, ledger, wait_s=wait_s, silent_s=silent_s, missed=missed)
 
     def parties(self, plan: RunPlan) -> list[str]:
         return plan.sites[self.site]
@@ -40,7 +52,7 @@ class SiteCoordinator(StarCoordinator):
         """Ends the run here."""
         return self._finish(error if isinstance(error, Stopped) else Stopped(str(error)))
 
-    def answer(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def answer(self) -> tuple[Document, Document]:
         return {}, {}
 
     def view(self, tests: Tests | None) -> Document:

@@ -76,9 +76,9 @@ def _scenario(path: Path) -> str:
         + (f"{t.answers} answers" if fewest == t.answers else f"{fewest} to {t.answers} answers, by node")
     )
     if t is not None and t.masked is not None:
-        own = f"its own site's coordinator {t.at_site():.4g}; " if t.masked.sites else ""
+        at_site = f"its own site's coordinator {t.at_site():.4g}; " if t.masked.sites else ""
         levels = f" in {len(t.masked.sites.sizes)} sites" if t.masked.sites else ""
-        promise += f" (masked{levels}: at most {t.masked.corrupt} corrupt; {own}a share alone {t.alone():.4g})"
+        promise += f" (masked{levels}: at most {t.masked.corrupt} corrupt; {at_site}a share alone {t.alone():.4g})"
     if t is not None and scenario.algorithm.asks() == "statistic":
         promise += f", noise of {_spread(plan):.4g} on each entry that is added up"
     ratio = step_ratio(plan)

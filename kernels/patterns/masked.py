@@ -254,12 +254,12 @@ class MaskedMember(StarMember):
             case Result(x):
                 s.round, s.mean, s.last_message, s.ended = self.rounds, x, "kept", True
 
-    def masked(self, words: Words, k: int, a: int, among: Sequence[str], x: Vector) -> bytes:
-        """What leaves of these words (d,), as a message has it."""
+    def masked(self, answer: Words, k: int, a: int, among: Sequence[str], x: Vector) -> bytes:
+        """What leaves of an answer (d,), as a message has it."""
         if not self._met:  # after a restart
             self.masks.meet(self.state.introductions)
             self._met = True
-        return (words + self.masks.pad(k, a, among, x, words.size)).astype("<u8").tobytes()
+        return (answer + self.masks.pad(k, a, among, x, answer.size)).astype("<u8").tobytes()
 
     def answer_body(self) -> Answer:
         match self.state.last_message:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class SiteMember(masked.MaskedMember):
         self.run = run
         self.state = SiteState(0, 0, start.copy())
 
-    def update(self, t: int, body: Any) -> None:
+    def update(self, t: int, body: object) -> None:
         s = self.state
         match body:
             case masked.Ask(k, a, among, x):
@@ -80,11 +80,11 @@ class SiteMember(masked.MaskedMember):
         """The question to which its devices' sum is still to come."""
         return Question(*self.state.last_answered, self.state.mean, self.run) if self.state.waits else None
 
-    def supply(self, words: masked.Words, devices: Sequence[str]) -> Step:
+    def supply(self, total: masked.Words, devices: Sequence[str]) -> Step:
         """Sends up the sum of these devices' messages, (d,), which answers the question and no other one."""
         s = self.state
         assert s.waits
-        s.share = self.masked(words, *s.last_answered, s.among, s.mean)
+        s.share = self.masked(total, *s.last_answered, s.among, s.mean)
         s.summed, s.waits = list(devices), False
         return self.tick()
 

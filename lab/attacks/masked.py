@@ -113,7 +113,7 @@ def share_sd(transcript: Transcript) -> float:
 
 def decodable(transcript: Transcript) -> list[Sum]:
     """The sums of the attempts of which every message was heard: late ones count."""
-    return [found for messages in transcript.levels or (transcript.messages,) for found in _sums(transcript, messages)]
+    return [each for messages in transcript.levels or (transcript.messages,) for each in _sums(transcript, messages)]
 
 
 def _sums(transcript: Transcript, messages: Sequence[Message]) -> Iterator[Sum]:

@@ -177,11 +177,11 @@ def parse(lines: Sequence[Mapping[str, object]], file: str) -> Transcript:
     plan = decode_plan(plans[run])
     members = {*plan.nodes, *plan.sites, wire.COORDINATOR}
 
-    def heard(run: bytes) -> tuple[Message, ...]:
+    def of_members(run: bytes) -> tuple[Message, ...]:
         return tuple(m for m in every.get(run, {}).values() if m.src in members)
 
-    levels = tuple(heard(each) for each in plans if plan.sites and plans[each] == plans[run])
-    return Transcript(plan, heard(run), levels)
+    levels = tuple(of_members(each) for each in plans if plan.sites and plans[each] == plans[run])
+    return Transcript(plan, of_members(run), levels)
 
 
 def announced(envelope: wire.Envelope) -> bytes | None:

@@ -97,8 +97,8 @@ def travelled(lines: Iterable[DocumentView], file: str) -> Iterator[tuple[RunPla
     for run, plan in plans.items():
         if plan.terms is not None:
             # Of two levels each site has a run of its own, and the one above asks no gate.
-            heard = [node for node in plan.nodes if not plan.sites or numbers[run, node]]
-            yield plan, run, {node: answers(plan, node, len(numbers[run, node])) for node in heard}
+            nodes = [node for node in plan.nodes if not plan.sites or numbers[run, node]]
+            yield plan, run, {node: answers(plan, node, len(numbers[run, node])) for node in nodes}
 
 
 def recounted(body: object) -> bool:

@@ -141,12 +141,12 @@ def load_site(path: Path) -> SiteConfig:
     if not (above.tls.cert and above.tls.key):
         raise InputError(f"{path}: above.tls: found no certificate of the site, expected cert and key")
 
-    def near(file: str | None) -> str | None:
+    def absolute(file: str | None) -> str | None:
         return file and str((path.parent / file).resolve())
 
     tls = near_tls(above.tls, path)
     assert tls is not None
-    above = msgspec.structs.replace(above, tls=tls, ca=near(above.ca), crl=near(above.crl))
+    above = msgspec.structs.replace(above, tls=tls, ca=absolute(above.ca), crl=absolute(above.crl))
     above.believed  # noqa: B018  (raises InputError)
     state = str((path.parent / config.state).resolve())
     return msgspec.structs.replace(config, tls=near_tls(config.tls, path), state=state, above=above)

@@ -176,13 +176,13 @@ class BudgetCheck:
         if masked.sites and allowed.site is None:
             raise self._refused("masked sums of sites, its owner allows none (allow.masked.site)", "masked")
         among = sum(masked.sites.fewest) if masked.sites else masked.contributors
-        asked = [
+        numbers = [
             ("corrupt contributors", masked.corrupt, allowed.least_corrupt(among)),
             ("honest contributors", masked.honest, allowed.honest),
         ]
         if allowed.site and masked.sites:
-            asked.append(("honest contributors of its site", masked.site, allowed.site.honest))
-        for what, actual, least in asked:
+            numbers.append(("honest contributors of its site", masked.site, allowed.site.honest))
+        for what, actual, least in numbers:
             if actual < least:
                 raise self._refused(f"{actual} {what}, its owner asks for at least {least}", "masked")
         more = max(answers - self.answered, 0) * steps(t.adjacency, self.adjacency) ** 2

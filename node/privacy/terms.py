@@ -284,7 +284,7 @@ def _masked_sites(p: Masking, sites: Sites, nodes: int) -> Masked:
     smallest = min(sizes)
     s = p.contributors or smallest
     fewest = tuple(p.contributors or size for size in sizes)
-    found = Masked(p.corrupt, s, p.pads or "", MaskedSites(sizes, fewest, c, m), s - p.corrupt)
+    masked = Masked(p.corrupt, s, p.pads or "", MaskedSites(sizes, fewest, c, m), s - p.corrupt)
     for key, fits, actual, expected in (
         ("sites", sum(sizes) == nodes, f"sites of {sum(sizes)} nodes", f"of {nodes}"),
         ("sites", 2 <= len(sizes) <= MOST_MASKED, f"{len(sizes)} sites", f"2 to {MOST_MASKED}"),
@@ -296,7 +296,7 @@ def _masked_sites(p: Masking, sites: Sites, nodes: int) -> Masked:
     ):
         if not fits:
             raise InputError(f"privacy.masked.{key}: found {actual}, expected {expected}")
-    return found
+    return masked
 
 
 def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: str) -> None:

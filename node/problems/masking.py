@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Masks = masked.Masks
 #: A device's pads in the run of that id, kept in its ledger, among those whom its owner allows now.
 MakeMasks = Callable[[bytes, "Ledger", AllowMasked | None], masked.Masks]
+T = TypeVar("T")
 PADS = "question"  #: what a pad is named by
 WIDE = 40  #: standard deviations that no noise passes
 INTRODUCTION = 10_000  #: bytes of a certificate with a key and a signature, at most
@@ -41,14 +42,13 @@ def masked_terms(plan: Plan) -> tuple[Terms, Masked]:
 
 def noise_shares(plan: Plan) -> list[Share]:
     """The share of each node's noise, in the order of the nodes. Raises InputError if no grid holds it."""
-    made: list[Share] = _once(plan, "noise_shares", lambda: _noise_shares(plan))
-    return made
+    return _once(plan, "noise_shares", lambda: _noise_shares(plan))
 
 
-def _once(plan: Plan, what: str, make: Callable[[], Any]) -> Any:
+def _once(plan: Plan, what: str, make: Callable[[], T]) -> T:
     """What follows from a plan alone, made once: of many nodes in one process each would ask for that of all."""
-    kept = vars(plan)
-    return kept[what] if what in kept else kept.setdefault(what, make())
+    memory: dict[str, T] = vars(plan)
+    return memory[what] if what in memory else memory.setdefault(what, make())
 
 
 def _noise_shares(plan: Plan) -> list[Share]:
@@ -72,7 +72,7 @@ def numbers(plan: Plan, site: str = "") -> masked.Terms:
     """What both ends must agree on; of two levels above, or in a site. Raises InputError if a sum of all could pass
     2^63 grid steps, where it would wrap.
     """
-    terms: masked.Terms = _once(plan, "numbers", lambda: _numbers(plan))
+    terms = _once(plan, "numbers", lambda: _numbers(plan))
     _, how = masked_terms(plan)
     if how.sites is None:
         return terms

@@ -34,13 +34,13 @@ def short(privacy: DocumentView) -> str:
     if not m:
         return ""
     sites = m.get("sites")
-    own = f"against its own site's coordinator epsilon {sites['at_site']['epsilon']:.6g}, " if sites else ""
+    at_site = f"against its own site's coordinator epsilon {sites['at_site']['epsilon']:.6g}, " if sites else ""
     whom = f"coordinator, broker and any {m['corrupt']} of the nodes"
     if sites:
         whom = f"the fleet's coordinator and broker, {sites['corrupt']} other sites and any {m['corrupt']} of the nodes"
     return (
         f" against {whom} together, if {m['honest']} of a round's "
-        f"contributors are honest ({own}against all others together epsilon {m['alone']['epsilon']:.6g})"
+        f"contributors are honest ({at_site}against all others together epsilon {m['alone']['epsilon']:.6g})"
     )
 
 
@@ -65,11 +65,11 @@ def claim(result: DocumentView, epsilon: str, number: Callable[..., str]) -> tup
     t, h, alone, sites = m["corrupt"], m["honest"], m["alone"], m.get("sites")
     others = f"any {t} of the {nodes} devices" if t else "none of the devices"
     above = "the broker, the coordinator"
-    own = ""
+    at_site = ""
     if sites:
         c = sites["corrupt"]
         above = f"the fleet's broker and coordinator, {f'any {c}' if c else 'none'} of the other sites' coordinators"
-        own = (
+        at_site = (
             f"Against its own site's coordinator, which sees the site's sums, and {others}: (ε = "
             f"{number(sites['at_site']['epsilon'], 4)}, δ = {number(alone['delta'])}), provided at least "
             f"{sites['at_site']['honest']} of the site's contributors do so. "
@@ -77,8 +77,8 @@ def claim(result: DocumentView, epsilon: str, number: Callable[..., str]) -> tup
     return (
         f"Against {above} and {others} together, and anyone who {OPEN}: (ε = {epsilon}, δ = "
         f"{number(alone['delta'])})-differential privacy for one record, computationally, provided at least {h} of a "
-        f"round's contributors run this program and their certificates are theirs. {own}Against all others together: "
-        f"(ε = {number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}). A device whose owner believes in fewer "
+        f"round's contributors run this program and their certificates are theirs. {at_site}Against all others "
+        f"together: (ε = {number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}). A device whose owner believes in fewer "
         "honest ones counts more, and its own ledger says how much.",
         "Masking is not integrity: a device can spoil a sum, and nobody sees which one did.",
     )

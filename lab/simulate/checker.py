@@ -38,6 +38,7 @@ LACKS = {"unrecorded": "record", "unpaid": "outcome", "other bits": "bits"}  #: 
 GRACE_S = 1000.0  #: within which a device has taken what its owner has written: it may sleep, or be off
 TAKEN = "the budget is epsilon"  #: how it says so
 OVERCOME_S = 120.0  #: after a fault is over all are there again
+READ_S = 0.1  #: between two readings of a real machine's clocks
 FEW = 0.1  #: the share of messages whose loss delays a run, and ends none
 
 
@@ -297,7 +298,7 @@ def _spends(device: _Device, event: Event, wrong: Wrong) -> None:
     one = event.get("id", ""), event["no"], event.get("kind", "laplace"), event["value"]
     device.counted.append(spent(ran, *one))
     device.real.append(spent(now, *one))
-    if device.clock and device.clock[0] == one[0] and ran - device.clock[2] > now - device.clock[1] + 1e-3:
+    if device.clock and device.clock[0] == one[0] and ran - device.clock[2] > now - device.clock[1] + READ_S:
         wrong("budget", f"{ran - device.clock[2]:g} s of running time in {now - device.clock[1]:g} s")
     device.clock = one[0], now, ran
     limits = [limit for until, limit in device.limits[:-1] if now <= device.limits[-1][0]]

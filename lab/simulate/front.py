@@ -51,7 +51,8 @@ def simulate(
         say(f"{history}: the history of seed {seed}, {len(simulation.world.history)} events")
     report = search(raw, made, faults, seed, intervals=intervals, jobs=jobs)
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.counts.items(), key=lambda pair: -pair[1]))
-    lived = f"{report.lives} lives, {report.intervals} intervals"
+    answered = f"{report.answered} answered, {report.same} of them bit for bit as in a quiet run"
+    lived = f"{report.lives} lives, {report.intervals} intervals ({answered})"
     say(f"{made.name}: {lived}, {report.faults} faults in {report.seconds:.0f} s")
     say(f"  {kinds}")
     for number, broken in enumerate(report.broken, 1):

@@ -1,4 +1,4 @@
-"""What a simulated fleet's history says: facts that an independent checker can judge, without the stack.
+"""What a fleet's history says: facts that an independent checker can judge, without the stack.
 
 Each event is a line of JSON with its date `t`, its kind `e` and whose it is, `who`. `send` is a message as it leaves,
 `spent` an answer that a ledger has committed, `drawn` noise that has met data, `ended` a run that is done on a device,
@@ -22,7 +22,6 @@ from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.types import Document
-from hushgrid.lab.simulate.machine import Machine
 from hushgrid.node import status, system, wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend
@@ -63,16 +62,18 @@ class Recorder:
         self.topics, self.note, self.refuses = Topics(fleet), note, refuses
         self.ledgers: dict[str, Ledger] = {}
         self.stored: dict[str, dict[str, int]] = {}  #: numbers of marks that the coordinator has stored, by device
-        self.rowed: dict[bytes, int] = {}  #: the last spend of each ledger that the history has
+        self.rowed: dict[str, int] = {}  #: the last spend of each ledger that the history has
         self.runs: dict[str, bytes] = {}  #: whose outcome is written now, by machine
 
-    def sent(self, machine: Machine | None, who: str, topic: str, payload: bytes, retain: bool) -> None:
-        """A message that leaves, with what the ledger of its sender has now. machine: None of a last will."""
+    def sent(self, who: str, topic: str, payload: bytes, retain: bool, unsynced: bool | None = None) -> None:
+        """A message that leaves, with what the ledger of its sender has now.
+
+        unsynced: whether its disk lacks some of that; None: a broker speaks for it, by a last will.
+        """
         blob = payload.replace(self.place, b"")  # a line about a file says where this life has its folder
         facts: Document = {"topic": topic, "size": len(blob), "retain": retain, "digest": digest(blob)}
-        if machine is not None and (ledger := self.ledgers.get(who)) is not None:
-            facts["no"] = ledger.spends.no
-            facts["unsynced"] = machine.disk.owes("-log")
+        if unsynced is not None and (ledger := self.ledgers.get(who)) is not None:
+            facts |= {"no": ledger.spends.no, "unsynced": unsynced}
         body = self._body(topic, payload)
         self.note("send", who, **facts, **body)
         refuses = body["body"] == "status" and status.decode(payload).refused == "mark"  # or has refused last
@@ -82,8 +83,9 @@ class Recorder:
     def rows(self, ledger: Ledger) -> list[tuple[int, str, float, float, float]]:
         """Spends that the history does not have yet: [number, kind, value, mu^2, running time]."""
         sql = "SELECT no, kind, value, mu2, ran FROM spend WHERE no > ? ORDER BY no"
-        rows = list(ledger.tables.db.execute(sql, (self.rowed.get(ledger.id, 0),)))
-        self.rowed[ledger.id] = max([self.rowed.get(ledger.id, 0), *(row[0] for row in rows)])
+        short = ledger.id.hex()[:8]
+        rows = list(ledger.tables.db.execute(sql, (self.rowed.get(short, 0),)))
+        self.rowed[short] = max([self.rowed.get(short, 0), *(row[0] for row in rows)])
         return rows
 
     def known(self, name: str) -> dict[str, int]:
@@ -142,20 +144,20 @@ def recorded(recorder: Recorder) -> Iterator[None]:
             super().commit(run, spends=spends, **keys)
             if self.node == COORDINATOR:
                 recorder.stores(self)
-            recorder.rowed[self.id] = max(recorder.rowed.get(self.id, 0), self.spends.no)
+            short = self.id.hex()[:8]
+            recorder.rowed[short] = max(recorder.rowed.get(short, 0), self.spends.no)
             if keys.get("status") in ("owed", "done") and self.node != COORDINATOR:
                 recorder.note("ended", self.node, run=run.hex()[:8])
             for no, spend in enumerate(spends, first):
                 facts: Document = {"kind": spend.kind, "value": spend.value, "honest": spend.honest}
                 facts |= {"ran": self.spends.running, "version": version or self.data_version, "run": run.hex()[:8]}
-                recorder.note("spent", self.node, id=self.id.hex()[:8], no=no, **facts)
+                recorder.note("spent", self.node, id=short, no=no, **facts)
 
     release = Lattice.release
 
     def released(lattice: Lattice, v: np.ndarray, n: np.ndarray) -> np.ndarray:
-        machine = system.machine
-        if isinstance(machine, Machine):
-            recorder.note("drawn", machine.name, digest=digest(v.tobytes() + n.tobytes()))
+        if who := system.machine.name:
+            recorder.note("drawn", who, digest=digest(v.tobytes() + n.tobytes()))
         return release(lattice, v, n)
 
     keep, begin, end = Outcomes.keep, Intervals.begin, Intervals.end

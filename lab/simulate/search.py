@@ -58,6 +58,8 @@ class Report(Struct):
 
     lives: int = 0
     intervals: int = 0
+    answered: int = 0  #: of them
+    same: int = 0  #: of those, bit for bit as in the quiet run
     events: int = 0
     counts: dict[str, int] = {}
     seconds: float = 0.0
@@ -205,6 +207,8 @@ def search(
 
 class _Tried(Struct):
     intervals: int
+    answered: int
+    same: int
     events: int
     counts: dict[str, int]
     broken: Broken | None
@@ -219,12 +223,14 @@ def _lived(life: Life, fleet: Fleet, expected: dict[tuple[str, str], str]) -> _T
     simulation, findings = live(fleet, life, expected)
     history = simulation.world.history
     broken = explained(fleet, life, findings[0], history[findings[0].number]["t"]) if findings else None
-    return _Tried(life.intervals, len(history), simulation.counts, broken)
+    return _Tried(life.intervals, simulation.answered, simulation.same, len(history), simulation.counts, broken)
 
 
 def _add(report: Report, tried: _Tried) -> None:
     report.lives += 1
     report.intervals += tried.intervals
+    report.answered += tried.answered
+    report.same += tried.same
     report.events += tried.events
     report.counts = dict(sorted((Counter(report.counts) + Counter(tried.counts)).items()))
     if tried.broken is not None:

@@ -22,10 +22,10 @@ from hushgrid.node.privacy import marks
 from hushgrid.node.privacy.ledger_file import LedgerFailed, unusable
 from hushgrid.node.privacy.ledger_log import Behind, Record, Round, Tables
 from hushgrid.node.privacy.ledger_marks import Marks
-from hushgrid.node.privacy.ledger_rows import Counted, ReadingDays, Spend
+from hushgrid.node.privacy.ledger_rows import Cost, Counted, ReadingDays, Spend, costs_of
 from hushgrid.node.privacy.marks import LaterMark, MarkFile, NoMark
 from hushgrid.node.privacy.run_table import ENDED, KEEP, OVER, RunTable
-from hushgrid.node.privacy.spend_table import ALL, Cost, SpendTable, costs_of, unpacked
+from hushgrid.node.privacy.spend_table import ALL, SpendTable, unpacked
 from hushgrid.node.wire import Mark
 
 __all__ = ["Ledger", "LedgerFailed"]

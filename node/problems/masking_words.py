@@ -78,8 +78,8 @@ def claim(result: DocumentView, epsilon: str, number: Callable[..., str]) -> tup
         f"Against {above} and {others} together, and anyone who {OPEN}: (ε = {epsilon}, δ = "
         f"{number(alone['delta'])})-differential privacy for one record, computationally, provided at least {h} of a "
         f"round's contributors run this program and their certificates are theirs. {at_site}Against all others "
-        f"together: (ε = {number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}). A device whose owner believes in "
-        "fewer honest ones counts more, and its own ledger says how much.",
+        f"together: (ε = {number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}). A device whose owner believes "
+        "in fewer honest ones counts more, and its own ledger says how much.",
         "Masking is not integrity: a device can spoil a sum, and nobody sees which one did.",
     )
 

@@ -24,12 +24,11 @@ def identities(plan: RunPlan) -> Mapping[str, Identity]:
 
 def makers(plan: RunPlan) -> Mapping[str, MakeMasks]:
     """How each node of a run in one process masks."""
-    members = identities(plan)
-    if not members:
+    if not (members := identities(plan)):
         return {}
-    from hushgrid.node.masks.identity import Trust
+    from hushgrid.node.masks.identity import Shared
 
-    trust = Trust(one.fingerprint for one in members.values())
+    trust = Shared(one.fingerprint for one in members.values())
     return {node: _maker(node, one, trust) for node, one in members.items()}
 
 

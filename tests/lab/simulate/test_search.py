@@ -81,8 +81,8 @@ def test_a_broken_promise_is_exit_code_1_and_its_file_breaks_it_again(tmp_path, 
     scenario.write_bytes(msgspec.json.encode(SCENARIOS["star"]))
     judge = simulation.Simulation._judge
 
-    def unanswered(self, intervals):
-        judge(self, intervals)
+    def unanswered(self):
+        judge(self)
         if any(e["e"] == "kill" for e in self.world.history):
             self.world.note("unanswered", checker.COORDINATOR, text="made up")
 

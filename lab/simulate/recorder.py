@@ -2,6 +2,7 @@
 
 Each event is a line of JSON with its date `t`, its kind `e` and whose it is, `who`. `send` is a message as it leaves,
 `spent` an answer that a ledger has committed, `drawn` noise that has met data, `ended` a run that is done on a device,
+`values` what a device has of its source,
 `outcome` what it has left on the disk there, `begins` and `ends` an interval.
 """
 
@@ -30,6 +31,7 @@ from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime import daemon
 from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.runtime.outcomes import Outcomes
+from hushgrid.node.site.value_store import StoredValues, ValueStore
 from hushgrid.node.wire import COORDINATOR, Birth, Finish, Mark, Topics
 
 OUTCOMES = (".setpoints.csv", ".npz")  #: ends of names of what a run leaves on a device
@@ -64,6 +66,7 @@ class Recorder:
         self.stored: dict[str, dict[str, int]] = {}  #: numbers of marks that the coordinator has stored, by device
         self.rowed: dict[str, int] = {}  #: the last spend of each ledger that the history has
         self.runs: dict[str, bytes] = {}  #: whose outcome is written now, by machine
+        self.files: dict[tuple[str, str], int] = {}  #: of sources: numbered in the order in which they came
 
     def sent(self, who: str, topic: str, payload: bytes, retain: bool, unsynced: bool | None = None) -> None:
         """A message that leaves, with what the ledger of its sender has now.
@@ -96,6 +99,18 @@ class Recorder:
         """The coordinator's ledger has just stored what it remembers."""
         peers = ledger.marks.peers.peers
         self.stored = {name: {m.ledger.hex()[:8]: m.no for m in peer.counted} for name, peer in peers.items()}
+
+    def kept(self, who: str, stored: StoredValues) -> None:
+        """The values of a data version are stored on a device."""
+        readings, key = stored.readings, (who, stored.stamp)
+        if readings is None:
+            return
+        number = self.files.setdefault(key, len(self.files))
+        timed = np.isfinite(readings.read)
+        facts: Document = {"id": stored.ledger.hex()[:8], "version": stored.version, "file": number}
+        facts["read"] = float(np.max(readings.read[timed], initial=0.0))
+        facts["longest"] = float(np.max((readings.until - readings.read)[timed], initial=0.0))
+        self.note("values", who, **facts)
 
     def outcome_written(self, who: str, path: Path) -> None:
         """A file has got its name: that of what a run has left, perhaps."""
@@ -150,10 +165,19 @@ def recorded(recorder: Recorder) -> Iterator[None]:
                 recorder.note("ended", self.node, run=run.hex()[:8])
             for no, spend in enumerate(spends, first):
                 facts: Document = {"kind": spend.kind, "value": spend.value, "honest": spend.honest}
-                facts |= {"ran": self.spends.running, "version": version or self.data_version, "run": run.hex()[:8]}
+                facts |= {
+                    "answer": spend.answer,
+                    "ran": self.spends.running,
+                    "version": version or self.data_version,
+                    "run": run.hex()[:8],
+                }
                 recorder.note("spent", self.node, id=short, no=no, **facts)
 
-    release = Lattice.release
+    release, write = Lattice.release, ValueStore._write
+
+    def written(store: ValueStore, stored: StoredValues) -> None:
+        write(store, stored)
+        recorder.kept(store.ledger.node, stored)
 
     def released(lattice: Lattice, v: np.ndarray, n: np.ndarray) -> np.ndarray:
         if who := system.machine.name:
@@ -184,6 +208,7 @@ def recorded(recorder: Recorder) -> Iterator[None]:
         patches.enter_context(patch.object(daemon, "Ledger", Watched))
         patches.enter_context(patch.object(coordinator_daemon, "Ledger", Watched))
         patches.enter_context(patch.object(Lattice, "release", released))
+        patches.enter_context(patch.object(ValueStore, "_write", written))
         patches.enter_context(patch.object(Outcomes, "keep", keeps))
         patches.enter_context(patch.object(Intervals, "begin", begun))
         patches.enter_context(patch.object(Intervals, "end", ended))

@@ -160,18 +160,26 @@ class Simulation:
 
     def _heard(self, source: str, topic: str, payload: bytes, retain: bool) -> None:
         machine = self.machines.get(source)
-        self.recorder.sent(source, topic, payload, retain, machine.disk.owes("-log") if machine else None)
+        self.recorder.sent(source, topic, payload, retain, self._unsynced(machine) if machine else None)
         if source in self.machines and payload and any(kind in topic for kind in ("/edge/", "/all/", "/state/")):
             received = self.faults.received
             received.append((topic, payload, retain))
             if len(received) > 2 * KEPT:
                 del received[:KEPT]
 
+    def _unsynced(self, machine: Machine) -> bool:
+        """Whether a power cut may take something of its ledger's log."""
+        return machine.disk.owes(machine.disk.root / "state" / f"{machine.name}.ledger-log")
+
     def _judge(self) -> None:
         """What the history does not show by itself."""
         state, history, note = self.machines[COORDINATOR].disk.root / "state", self.world.history, self.world.note
         owing = [n for n, one in self.recorder.ledgers.items() if self.machines[n].process.alive and one.runs.owed()]
         judge(history, state, owing, note)
+        for name, ledger in self.recorder.ledgers.items():
+            if self.machines[name].process.alive and ledger.refusal is None:
+                for line in ledger.verify():
+                    note("not whole", name, text=line)
         if self.quiet is not None:
             self.same = compare(history, state, self.quiet, note, (self.faults.changed_at or inf) / self.fleet.every)
 

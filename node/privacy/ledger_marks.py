@@ -108,6 +108,9 @@ class Marks:
     def accepted_now(self) -> None:
         """After that transaction."""
         self._stated = False
+        if self.file:
+            with self._writing(self.file):  # where it was may be gone with it: its owner does not wait for that
+                self.file.path.parent.mkdir(parents=True, exist_ok=True)
         self.write()
 
     # --- in words ---

@@ -95,6 +95,8 @@ class ServerContext:
     prox: Prox  #: of r and the box
     tolerance: float = 0.0
     patience: int = 0
+    #: Of two levels (`sites.py`): the members are sites, and these are the devices of each, and its fewest of a round.
+    sites: Mapping[str, tuple[frozenset[str], int]] = field(default_factory=dict)
 
 
 class KeyRequest(Struct, tag="masked.meet", frozen=True):
@@ -120,10 +122,11 @@ class Ask(Struct, tag="masked.ask", frozen=True):
     x: np.ndarray
 
 
-class Masked(Struct, tag="masked.share", frozen=True):
+class Masked(Struct, tag="masked.share", frozen=True, omit_defaults=True):
     """Member to centre: d words of 64 bits, little-endian. Without all others of its set they are uniform."""
 
     share: bytes = msgspec.field(name="words")
+    among: tuple[str, ...] = ()  #: of a site: the devices whose sum it is, names sorted
 
 
 class Result(Struct, tag="masked.told", frozen=True):
@@ -244,15 +247,19 @@ class MaskedMember(StarMember):
                 self.masks.meet(introductions)
                 s.introductions, s.last_message, self._met = introductions, "met", True
             case Ask(k, a, among, x):
-                if not self._met:  # after a restart
-                    self.masks.meet(s.introductions)
-                    self._met = True
                 y = self.gate.share(x, repr((k, a, among)).encode())
-                masked = y.view(np.uint64) + self.masks.pad(k, a, among, x, y.size)
+                share = self.masked(y.view(np.uint64), k, a, among, x)
                 s.round, s.mean, s.last_answered = k - 1, x, (k, a)
-                s.share, s.last_message = masked.astype("<u8").tobytes(), "share"
+                s.share, s.last_message = share, "share"
             case Result(x):
                 s.round, s.mean, s.last_message, s.ended = self.rounds, x, "kept", True
+
+    def masked(self, answer: Words, k: int, a: int, among: Sequence[str], x: Vector) -> bytes:
+        """What leaves of an answer (d,), as a message has it."""
+        if not self._met:  # after a restart
+            self.masks.meet(self.state.introductions)
+            self._met = True
+        return (answer + self.masks.pad(k, a, among, x, answer.size)).astype("<u8").tobytes()
 
     def answer_body(self) -> Answer:
         match self.state.last_message:
@@ -304,11 +311,17 @@ class MaskedCentre(StarCentre):
     def __init__(self, context: ServerContext, rounds: int) -> None:
         super().__init__(context.members, rounds)
         self.terms, self.tolerance, self.patience = context.terms, context.tolerance, context.patience
+        self.sites = context.sites
         self.state = CentreState(0, context.start.copy(), among=self.members)
 
     @abstractmethod
     def advance(self, total: Vector, among: Sequence[str]) -> Vector:
         """The next iterate, from the decoded sum (d,) over these devices at `state.x`."""
+
+    @property
+    def devices(self) -> int:
+        """How many devices a sum over all members is of."""
+        return sum(len(nodes) for nodes, _ in self.sites.values()) or len(self.members)
 
     def completed(self, state: CentreState) -> int:
         return state.round
@@ -322,6 +335,14 @@ class MaskedCentre(StarCentre):
             raise Malformed(f"{type(body).__name__}, expected an answer")
         if isinstance(body, Masked) and len(body.share) != 8 * self.state.w.size:
             raise Malformed(f"{len(body.share)} bytes, expected {8 * self.state.w.size}")
+        if isinstance(body, Masked):
+            self._check_among(member, body.among)
+
+    def _check_among(self, member: str, among: tuple[str, ...]) -> None:
+        """A site says which of its devices are in its sum, and a device says nothing."""
+        devices, least = self.sites.get(member, (frozenset[str](), 0))
+        if list(among) != sorted({*among}) or not {*among} <= devices or len(among) < least:
+            raise Malformed(f"a sum of {len(among)} devices, expected at least {least} of its own")
 
     def due(self, body: object) -> None:
         expected, _ = PHASES[self.state.phase]
@@ -369,13 +390,10 @@ class MaskedCentre(StarCentre):
         elif s.phase == "introduce":
             s.met = list(s.among)
         elif s.phase == "ask":
-            shares = [s.arrived[m].share for m in s.among]  # type: ignore[union-attr]
-            before, total = s.w, decoded(shares, self.terms.g)
-            if not np.all(np.abs(total) <= len(s.among) * self.terms.largest):
-                raise Stopped(
-                    f"round {s.round + 1}: a sum was decoded that no honest devices have: one of them has spoiled it"
-                )
-            s.w, s.summed = self.advance(total, s.among), list(s.among)
+            answers: list[Masked] = [s.arrived[m] for m in s.among]  # type: ignore[misc]
+            devices = [d for m, body in zip(s.among, answers, strict=True) for d in body.among or (m,)]
+            before, total = s.w, self.decoded_sum([body.share for body in answers], len(devices))
+            s.w, s.summed = self.advance(total, devices), devices
             s.round, s.attempt = s.round + 1, 1
             s.stable_rounds = s.stable_rounds + 1 if float(np.max(np.abs(s.w - before))) <= self.tolerance else 0
             stable = bool(self.patience and s.stable_rounds >= self.patience)
@@ -385,6 +403,16 @@ class MaskedCentre(StarCentre):
             s.among = [m for m in s.met if m not in s.absent]
         s.attempts += s.phase == "ask"
         return stable
+
+    def decoded_sum(self, shares: Sequence[bytes], devices: int) -> Vector:
+        """(d,) the sum behind these messages. Raises Stopped if no honest devices, so many, have such a sum."""
+        total = decoded(shares, self.terms.g)
+        if not np.all(np.abs(total) <= devices * self.terms.largest):
+            raise Stopped(
+                f"round {self.state.round + 1}: a sum was decoded that no honest devices have: one of them has "
+                "spoiled it"
+            )
+        return total
 
     def without(self, silent: Sequence[str]) -> Step | None:
         """Goes on without these members. None if it cannot: too few are left, or too few answers.

@@ -54,7 +54,16 @@ def _masked(allowed: AllowMasked) -> str:
     return (
         f"masked sums: with {whose}; at least {corrupt} reckoned corrupt, and each share counted as one of "
         f"{allowed.honest} honest ones, this device's among them, whatever the plan says; if all others were corrupt, "
-        f"all its shares over the life of the ledger would be worth epsilon {allowed.alone:g} at most"
+        f"all its shares over the life of the ledger would be worth epsilon {allowed.alone:g} at most{_site(allowed)}"
+    )
+
+
+def _site(allowed: AllowMasked) -> str:
+    if allowed.site is None:
+        return "; in no plan with sites"
+    return (
+        f"; in plans with sites the coordinator of its own sees sums over {allowed.site.honest} honest ones at least, "
+        f"worth epsilon {allowed.site.epsilon:g} at most over the life of the ledger"
     )
 
 

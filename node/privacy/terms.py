@@ -13,7 +13,7 @@ from hushgrid.kernels.algorithms.base import Algorithm, claims_epsilon, mechanis
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy import accounting, schedule
 from hushgrid.kernels.ranges import MOST_MASKED
-from hushgrid.node.schema.sections import ROUNDED, Privacy
+from hushgrid.node.schema.sections import ROUNDED, Masking, Privacy, Sites
 
 #: Answers beyond the rounds of a masked run in which devices may be missing: so many, and one for so many rounds.
 SPARE = (2, 10)
@@ -21,17 +21,52 @@ SPARE = (2, 10)
 NOT_OPTIMAL = "pure-optimal needs the number of all answers beforehand"
 
 
+class MaskedSites(Struct, frozen=True):
+    """How a run's sums are masked in two levels."""
+
+    sizes: tuple[int, ...]  #: devices of each site
+    fewest: tuple[int, ...]  #: s_s, of a round of each site
+    corrupt: int  #: c: so many of the sites' coordinators, another than a device's own
+    contributors: int  #: m, the fewest sites of a round
+
+    @property
+    def devices(self) -> int:
+        """So many devices at least, of sites with an honest coordinator, are in each sum that can be decoded."""
+        return sum(sorted(self.fewest)[: self.contributors - self.corrupt])
+
+
 class Masked(Struct, frozen=True):
     """How a run's sums are masked."""
 
     corrupt: int  #: t
-    contributors: int  #: s, the fewest devices of a round
+    contributors: int  #: s, the fewest devices of a round; of a site's round, the smallest
     pads: str = ""  #: what a pad is named by; "": by round and attempt alone, as in plans of older programs
+    sites: MaskedSites | None = None  #: of two levels
+    site: int = 0  #: h_s, in a device's own site; of no device in particular: in the smallest
+    believed: int | None = None  #: of two levels: h as an owner counts it
 
     @property
     def honest(self) -> int:
         """h = s - t: so many shares at least are in each sum that can be decoded."""
-        return self.contributors - self.corrupt
+        if self.believed is not None:
+            return self.believed
+        return (self.sites.devices if self.sites else self.contributors) - self.corrupt
+
+    def spares(self, nodes: int) -> bool:
+        """Whether a round can be asked again without some of so many devices."""
+        if self.sites is None:
+            return self.contributors < nodes
+        return self.sites.fewest != self.sites.sizes or self.sites.contributors < len(self.sites.sizes)
+
+    def of_site(self, position: int) -> Masked:
+        """The same for the device that is the position-th of all."""
+        if self.sites is None:
+            return self
+        k, last = 0, self.sites.sizes[0]
+        while position >= last:
+            k += 1
+            last += self.sites.sizes[k]
+        return replace(self, site=self.sites.fewest[k] - self.corrupt)
 
 
 class Terms(Struct, frozen=True):
@@ -110,17 +145,28 @@ class Terms(Struct, frozen=True):
         moved = self.beta + self.reactive if self.mechanism == "laplace" else hypot(self.beta, self.reactive)
         return moved * (1 + ROUNDED)
 
-    def relying_on(self, honest: int | None) -> Terms:
+    def relying_on(self, honest: int | None, site: int | None = None) -> Terms:
         """The same as an owner counts it who believes in so many honest contributors at most [as many as the plan].
 
-        With fewer of them the same noise is worth more: mu sqrt(h/h').
+        With fewer of them the same noise is worth more: mu sqrt(h/h'). `site`: in the device's own site.
         """
         m = self.masked
+        if m is not None and site is not None and site < m.site:
+            return replace(self, masked=replace(m, site=site)).relying_on(honest)
         if m is None or honest is None or honest >= m.honest:
             return self
         mu = self.per_answer * sqrt(m.honest / honest) * (1 + ROUNDED)
-        counted = replace(self, per_answer=mu, masked=replace(m, corrupt=m.contributors - honest))
+        fewer = replace(m, believed=honest) if m.sites else replace(m, corrupt=m.contributors - honest)
+        counted = replace(self, per_answer=mu, masked=fewer)
         return replace(counted, epsilon=counted.cost(counted.answers))
+
+    def at_site(self, answers: int | None = None) -> float:
+        """Epsilon of so many answers [all] against the own site's coordinator: only its site's shares are left."""
+        count = self.answers if answers is None else answers
+        if self.masked is None or not self.masked.site or not count:
+            return self.cost(count)
+        mu = self.per_answer * sqrt(self.masked.honest / self.masked.site) * (1 + ROUNDED)
+        return accounting.claimed_epsilon(self.accountant, mu, count, self.delta)
 
     def alone(self, answers: int | None = None) -> float:
         """Epsilon of so many answers [all] against everybody else: of a masked one the node's own share of the noise is
@@ -159,7 +205,7 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0, nodes:
         raise InputError(f"privacy.answers: found {len(p.answers)} numbers, expected one (of one node)")
     answers, rounds = algorithm.capped(p.answers, p.mode, visits)
     masked = masked_of(p, nodes)
-    if masked is not None and masked.contributors < nodes:  # a round may be asked again
+    if masked is not None and masked.spares(nodes):  # a round may be asked again
         answers = p.answers or rounds + SPARE[0] + -(-rounds // SPARE[1])
     if p.growth != 1:
         schedule.check(p.growth, answers)
@@ -212,6 +258,8 @@ def masked_of(p: Privacy, nodes: int) -> Masked | None:
     """How the sums over so many nodes are masked. Raises InputError if they are too few."""
     if not p.masked:
         return None
+    if p.masked.sites:
+        return _masked_sites(p.masked, p.masked.sites, nodes)
     if nodes > MOST_MASKED:
         raise InputError(f"privacy.masked: found {nodes} nodes, expected at most {MOST_MASKED}")
     found = Masked(p.masked.corrupt, p.masked.contributors or nodes, p.masked.pads or "")
@@ -225,6 +273,30 @@ def masked_of(p: Privacy, nodes: int) -> Masked | None:
             "these"
         )
     return found
+
+
+def _masked_sites(p: Masking, sites: Sites, nodes: int) -> Masked:
+    """How they are masked in two levels. Raises InputError if a level has too few, or the sites are not of all
+    nodes.
+    """
+    sizes = sites.dealt(nodes)
+    m, c = sites.contributors or len(sizes), sites.corrupt or 0
+    smallest = min(sizes)
+    s = p.contributors or smallest
+    fewest = tuple(p.contributors or size for size in sizes)
+    masked = Masked(p.corrupt, s, p.pads or "", MaskedSites(sizes, fewest, c, m), s - p.corrupt)
+    for key, fits, actual, expected in (
+        ("sites", sum(sizes) == nodes, f"sites of {sum(sizes)} nodes", f"of {nodes}"),
+        ("sites", 2 <= len(sizes) <= MOST_MASKED, f"{len(sizes)} sites", f"2 to {MOST_MASKED}"),
+        ("sites", max(sizes) <= MOST_MASKED, f"a site of {max(sizes)} nodes", f"at most {MOST_MASKED}"),
+        ("contributors", 2 <= s <= smallest, f"{s} of a site of {smallest} nodes", f"2 to {smallest}"),
+        ("corrupt", p.corrupt < s, f"{p.corrupt} of a site's {s} contributors", "fewer than these"),
+        ("sites.contributors", 2 <= m <= len(sizes), f"{m} of {len(sizes)} sites", f"2 to {len(sizes)}"),
+        ("sites.corrupt", c < m, f"{c} of {m} sites", "fewer than these"),
+    ):
+        if not fits:
+            raise InputError(f"privacy.masked.{key}: found {actual}, expected {expected}")
+    return masked
 
 
 def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: str) -> None:

@@ -16,7 +16,16 @@ def figures(t: Terms) -> Document:
     if m is None:
         return {}
     alone = {"epsilon": t.alone(), "delta": t.delta}
-    return {"masked": {"corrupt": m.corrupt, "contributors": m.contributors, "honest": m.honest, "alone": alone}}
+    figures = {"corrupt": m.corrupt, "contributors": m.contributors, "honest": m.honest, "alone": alone}
+    if m.sites is not None:
+        at_site = {"epsilon": t.at_site(), "delta": t.delta, "honest": m.site}
+        figures["sites"] = {
+            "number": len(m.sites.sizes),
+            "contributors": m.sites.contributors,
+            "corrupt": m.sites.corrupt,
+            "at_site": at_site,
+        }
+    return {"masked": figures}
 
 
 def short(privacy: DocumentView) -> str:
@@ -24,9 +33,14 @@ def short(privacy: DocumentView) -> str:
     m = privacy.get("masked")
     if not m:
         return ""
+    sites = m.get("sites")
+    at_site = f"against its own site's coordinator epsilon {sites['at_site']['epsilon']:.6g}, " if sites else ""
+    whom = f"coordinator, broker and any {m['corrupt']} of the nodes"
+    if sites:
+        whom = f"the fleet's coordinator and broker, {sites['corrupt']} other sites and any {m['corrupt']} of the nodes"
     return (
-        f" against coordinator, broker and any {m['corrupt']} of the nodes together, if {m['honest']} of a round's "
-        f"contributors are honest (against all others together epsilon {m['alone']['epsilon']:.6g})"
+        f" against {whom} together, if {m['honest']} of a round's "
+        f"contributors are honest ({at_site}against all others together epsilon {m['alone']['epsilon']:.6g})"
     )
 
 
@@ -48,14 +62,24 @@ def claim(result: DocumentView, epsilon: str, number: Callable[..., str]) -> tup
     m, nodes = (result.get("privacy") or {}).get("masked"), result.get("nodes")
     if not m:
         return ()
-    t, h, alone = m["corrupt"], m["honest"], m["alone"]
+    t, h, alone, sites = m["corrupt"], m["honest"], m["alone"], m.get("sites")
     others = f"any {t} of the {nodes} devices" if t else "none of the devices"
+    above = "the broker, the coordinator"
+    at_site = ""
+    if sites:
+        c = sites["corrupt"]
+        above = f"the fleet's broker and coordinator, {f'any {c}' if c else 'none'} of the other sites' coordinators"
+        at_site = (
+            f"Against its own site's coordinator, which sees the site's sums, and {others}: (ε = "
+            f"{number(sites['at_site']['epsilon'], 4)}, δ = {number(alone['delta'])}), provided at least "
+            f"{sites['at_site']['honest']} of the site's contributors do so. "
+        )
     return (
-        f"Against the broker, the coordinator and {others} together, and anyone who {OPEN}: (ε = {epsilon}, δ = "
+        f"Against {above} and {others} together, and anyone who {OPEN}: (ε = {epsilon}, δ = "
         f"{number(alone['delta'])})-differential privacy for one record, computationally, provided at least {h} of a "
-        "round's contributors run this program and their certificates are theirs. Against all others together: (ε = "
-        f"{number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}). A device whose owner believes in fewer "
-        "honest ones counts more, and its own ledger says how much.",
+        f"round's contributors run this program and their certificates are theirs. {at_site}Against all others "
+        f"together: (ε = {number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}). A device whose owner believes "
+        "in fewer honest ones counts more, and its own ledger says how much.",
         "Masking is not integrity: a device can spoil a sum, and nobody sees which one did.",
     )
 

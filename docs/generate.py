@@ -33,7 +33,7 @@ from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.lab.examples import examples
 from hushgrid.lab.studies import coverage
 from hushgrid.node import status, views, wire
-from hushgrid.node.config.coordinator import CoordinatorConfig
+from hushgrid.node.config.coordinator import CoordinatorConfig, SiteConfig
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.problems.kind import Kind
@@ -472,6 +472,8 @@ def pages() -> dict[str, str]:
                                                       "to the file."),
         (CoordinatorConfig, "coordinator", "The coordinator's file", "What `hushgrid coordinator CONFIG` takes. "
                                                                      "Relative paths are relative to the file."),
+        (SiteConfig, "site-coordinator", "The file of a site's coordinator", "What `hushgrid coordinator CONFIG` takes "
+                                         "if it has `above`. Relative paths are relative to the file."),
     )  # fmt: skip
     made = {}
     for root, name, title, intro in files:

@@ -20,7 +20,7 @@ NODES = 10_000
 EDGES = 1 << 18
 ENTRIES = 1 << 22  #: of x, d = features x classes
 BUSES = 100_000  #: of a case
-MOST_MASKED = 500  #: nodes of a masked run: each is introduced to all
+MOST_MASKED = 500  #: nodes of a masked run, or of a site: each is introduced to all
 
 
 #: How far beyond its public bound of stability (`Params.step_ratio`) a guarded run may step. The bound holds for the

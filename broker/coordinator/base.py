@@ -59,8 +59,9 @@ class Coordinator(Endpoint, Pattern):
         `every`: s until the next run begins; None: by no schedule. `fewer`: what knows of runs without some members.
         """
         super().__init__(COORDINATOR, fleet, ledger)
-        self.plan, self.terms, self.members, self.names = plan, plan.terms, plan.nodes, frozenset(plan.nodes)
-        self.membership, self.announcement = Membership(plan.nodes, ledger, fewer), Announcement(plan, every)
+        self.plan, self.terms, self.members = plan, plan.terms, self.parties(plan)
+        self.names = frozenset(self.members)
+        self.membership, self.announcement = Membership(self.members, ledger, fewer), Announcement(plan, every)
         self.phase: Phase = "gathering"
         self.wait_s, self.silent_s, self.missed, self._can_spare = wait_s, silent_s, missed, fewer is not None
         self.observe, self.progress = observe or (lambda *_: None), progress
@@ -322,9 +323,7 @@ class Coordinator(Endpoint, Pattern):
         return self._all_answered()
 
     def _on_refuse(self, member: str, reason: str, kind: str) -> list[Publication]:
-        """A member will not take part, or not further. It is its topic that says who it is, whatever the reason
-        says.
-        """
+        """A member will not take part, or not further. Its topic says who it is, whatever the reason says."""
         line = printable(reason, LINE)
         if self._stopped:
             return self._give_over(f"{member} refuses: {line}")

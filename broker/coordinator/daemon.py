@@ -83,12 +83,17 @@ def declared(config: CoordinatorConfig, path: str) -> Declared:
     if why := scenario.kind.on_devices(scenario.problem):
         raise InputError(f"{file}: {why}")
     plan = make_plan(scenario, problem, file)
-    if config.members is not None and sorted(config.members) != plan.nodes:
+    members = list(plan.sites) or plan.nodes
+    if config.members is not None and sorted(config.members) != sorted(members):
         raise InputError(
-            f"{path}: members: found {', '.join(config.members)}, expected {', '.join(plan.nodes)}, the nodes of {file}"
+            f"{path}: members: found {', '.join(config.members)}, expected {', '.join(members)}, the "
+            f"{'sites' if plan.sites else 'nodes'} of {file}"
         )
     if (periods := plan.kind.periods(plan.problem)) is not None:
         check_day(config, periods, path)
+    for key, value in (("run", config.run), ("quorum", config.quorum)):
+        if plan.sites and value is not None:
+            raise InputError(f"{path}: {key}: found a value, expected none: sites run when they are asked to (SIGUSR1)")
     if config.quorum is not None and config.quorum > len(plan.nodes):
         raise InputError(f"{path}: quorum: found {config.quorum}, expected at most {len(plan.nodes)}, the members")
     return Declared(scenario.kind.source(scenario.problem), plan, scenario.problem)
@@ -229,7 +234,7 @@ class Service:
 
     def _coordinate(self, coordinator: Coordinator, link: Link) -> None:
         """Until the run is over, or somebody asks to end; or to read the file again before all are there."""
-        place, who = f"{self.config.broker}, fleet {self.config.fleet}", ", ".join(self.plan.nodes)
+        place, who = f"{self.config.broker}, fleet {self.config.fleet}", ", ".join(coordinator.members)
         _say(f"{self.plan.name} on {place}: waits for {who}")
         self.reporter.plans(coordinator)
 

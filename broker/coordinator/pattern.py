@@ -12,6 +12,7 @@ from hushgrid.kernels.machine import Machine
 from hushgrid.kernels.patterns.star import FinalState
 from hushgrid.kernels.types import Document
 from hushgrid.node.problems.kind import Tests
+from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.rolling import Point
 from hushgrid.node.wire import Publication
 
@@ -20,6 +21,10 @@ class Pattern(ABC):
     """An interface, with what most patterns answer. `members`: the names of all."""
 
     members: list[str]
+
+    def parties(self, plan: RunPlan) -> list[str]:
+        """The members by a plan: all nodes."""
+        return plan.nodes
 
     @abstractmethod
     def machine(self) -> Machine:

@@ -65,6 +65,9 @@ class StarCoordinator(Coordinator):
         if self._start is not None and not self.run:
             self.announcement.earlier = {m: run for m, run in self._start.warm.items() if m in self.shares}
 
+    def parties(self, plan: RunPlan) -> list[str]:
+        return list(plan.sites) or plan.nodes
+
     def machine(self) -> StarCentre:
         algorithm, start, centre = cast(Star, self.plan.running), self._start, self.centre
         if self.plan.terms is not None and self.plan.terms.masked is not None:
@@ -114,6 +117,8 @@ class StarCoordinator(Coordinator):
         return self.members if masked else ()  # whose signed introductions it has had
 
     def dimension(self, member: str) -> int:
+        if member in self.plan.sites:
+            return 1  # it has no data
         return int((self.centre.announced or self.shares)[member])
 
     @cached_property

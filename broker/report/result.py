@@ -82,6 +82,8 @@ class Account(Section):
     cap: int | None = None  #: the most that it may give, for which its noise was calibrated
     ledger: Bound | None  #: what its ledger has spent over all runs
     left: float | None  #: epsilon left of its budget; null without a budget
+    at_site: Bound | None = None  #: masked in two levels: its ledger's shares to its own site's coordinator
+    alone: Bound | None = None  #: and to everybody else together
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -238,6 +240,7 @@ class Summary:
     ac: Ac | None = None  #: zones at least cost: the AC recovery
     messages: int  #: messages that carried an iterate
     bytes: int  #: their payloads, bytes
+    in_sites: dict[str, int] | None = None  #: masked in two levels: these between sites and devices
     wall_s: float  #: seconds from the start to the answer
     privacy: Privacy  #: claimed, spent, and whether the claim is upheld
     notes: list[str]  #: what was changed in the data on reading them

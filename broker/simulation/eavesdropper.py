@@ -20,7 +20,7 @@ class Eavesdropper:
         self.lines: list[Document] = []
 
     def __call__(self, topic: str, payload: bytes) -> None:
-        _, src, dst = self.topics.parse(topic)
+        _, src, dst = Topics(topic.split("/")[2]).parse(topic)  # that of a site is another fleet
         n, text = len(self.lines) + 1, base64.b64encode(payload).decode()
         self.lines.append({"n": n, "src": src, "dst": dst, "topic": topic, "bytes": text})
 

@@ -26,24 +26,26 @@ from hushgrid.broker.servers.process import OwnBroker
 from hushgrid.broker.simulation import results
 from hushgrid.broker.simulation.eavesdropper import Eavesdropper, Spy
 from hushgrid.broker.simulation.interrupts import Interrupted, Interrupts
-from hushgrid.broker.simulation.memory import MemoryBroker
+from hushgrid.broker.simulation.memory import MemoryBroker, Served
 from hushgrid.broker.simulation.problems.base import Finished, Setup
 from hushgrid.broker.simulation.processes import END_S, HURRY_S, Child, Fleet, Outcome, deal, sweep
 from hushgrid.broker.simulation.progress import Progress
 from hushgrid.broker.simulation.setup import prepare
+from hushgrid.broker.sites.lower import SiteCoordinator
+from hushgrid.broker.sites.site import Site, fleet_of
+from hushgrid.broker.sites.upper import SiteDevice, UpperMember
 from hushgrid.kernels.algorithms.registry import PLUGGED
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.kernels.types import Document
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import Scenario
-from hushgrid.node.privacy.budget import spent_in
+from hushgrid.node.privacy.budget import spent_in, worth_alone
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.renewal import Renewal
-from hushgrid.node.problems.plan import encode_plan, warnings
+from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
 from hushgrid.node.problems.records.data import Arrays
 from hushgrid.node.problems.rolling import Point
-from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.wire import COORDINATOR, Topics
 
@@ -92,6 +94,7 @@ def run_fleet(
         signals.check()
         wall_s = time.perf_counter() - began
         reason, travelled, per_node, centre = _read(started)
+        below = _below(started)
         over = Finished(
             trace=place,
             travelled=travelled,
@@ -103,6 +106,7 @@ def run_fleet(
             ledgers_kept=state is not None,
             per_node=per_node,
             transcript=transcript,
+            below=below,
         )
         result = setup.collect(over)
         if target is not None:
@@ -121,6 +125,8 @@ def _check(
         raise InputError(
             f"{file}: run.faults: found with transport mqtt, expected memory (faults are injected there only)"
         )
+    if transport == "mqtt" and scenario.privacy and scenario.privacy.masked and scenario.privacy.masked.sites:
+        raise InputError("transport: found mqtt with sites, expected memory (each site has a broker of its own)")
     if transport == "mqtt":
         check_choice(broker)
     if target is not None:
@@ -139,10 +145,12 @@ class Ledgers(NamedTuple):
     def path(self, node: str) -> Path:
         return self.state / f"{node}.ledger"
 
-    def open(self, node: str, *, buffered: bool = False) -> Ledger:
-        if node not in self.in_memory and buffered and not self.durable:
-            self.in_memory[node] = Ledger(self.path(node), node, durable=False, buffered=True)
-        return self.in_memory.get(node) or Ledger(self.path(node), node, durable=self.durable)
+    def open(self, node: str, *, buffered: bool = False, file: str = "") -> Ledger:
+        """`file`: its name, if it is not the node's."""
+        file = file or node
+        if file not in self.in_memory and buffered and not self.durable:
+            self.in_memory[file] = Ledger(self.path(file), node, durable=False, buffered=True)
+        return self.in_memory.get(file) or Ledger(self.path(file), node, durable=self.durable)
 
     def exist(self, node: str) -> bool:
         return node in self.in_memory or self.path(node).exists()
@@ -228,11 +236,13 @@ def _memory(run: Started) -> tuple[str, Transcript]:
             for ledger in opened.values():
                 ledger.close()
 
-        def build(name: str) -> Endpoint:
+        def build(name: str) -> Served:
             if name in opened:
                 opened[name].close()
             run.signals.check()
             ledger = opened[name] = run.ledgers.open(name, buffered=not crashes)
+            if name in setup.plan.sites:
+                return site(run, name, opened, buffered=not crashes)
             if name == COORDINATOR:
                 return coordinator(
                     scenario.fleet,
@@ -246,7 +256,7 @@ def _memory(run: Started) -> tuple[str, Transcript]:
                     progress=run.progress.round,
                 )
             return Member(
-                scenario.fleet,
+                fleet_of(scenario.fleet, setup.plan.site_of.get(name, "")),
                 setup.device(name),
                 ledger,
                 setup.budget,
@@ -254,21 +264,44 @@ def _memory(run: Started) -> tuple[str, Transcript]:
                 observe=traces[name],
             )
 
-        members = [build(name) for name in run.members]
+        members = [build(name) for name in (*run.members, *setup.plan.sites)]
         hub = MemoryBroker(members, build, scenario.run.faults, eavesdropper, setup.threads, encoded=False)
         run.progress.phase(f"{scenario.name}: {len(setup.plan.nodes)} nodes in this process")
 
         def centre() -> Coordinator:
             return cast(Coordinator, hub.endpoints[COORDINATOR])
 
-        hub.run(lambda: hub.endpoints[COORDINATOR].finished, run.signals)
+        def over() -> bool:
+            ends = hub.endpoints
+            return ends[COORDINATOR].finished and all(ends[site].finished for site in setup.plan.sites)
+
+        hub.run(over, run.signals)
         if run.signals() and not centre().finished:
             hub.publish(centre().stop(f"interrupted by {run.signals.name}"))
-            hub.run(lambda: centre().finished)
+            hub.run(over)
         centre().conclude()
         if error := centre().error:
             raise error
     return "memory", eavesdropper.lines if eavesdropper else None
+
+
+def below_of(site: str) -> str:
+    """The name of the ledger of a site's coordinator towards its devices."""
+    return f"{site}-{COORDINATOR}"
+
+
+def site(run: Started, name: str, opened: dict[str, Ledger], *, buffered: bool) -> Site:
+    """A site of the fleet in this process, with its two ledgers, which are among those `opened`."""
+    setup, fleet, file = run.setup, run.setup.scenario.fleet, below_of(name)
+
+    def begin(plan: RunPlan) -> SiteCoordinator:
+        source = setup.scenario.kind.source(setup.scenario.problem)
+        if file in opened:  # of before a crash
+            opened[file].close()
+        below = opened[file] = run.ledgers.open(COORDINATOR, buffered=buffered, file=file)
+        return SiteCoordinator(name, fleet_of(fleet, name), plan, source, below)
+
+    return Site(UpperMember(SiteDevice(name, setup.site_masks(name)), fleet, opened[name]), begin)
 
 
 def _children(run: Started, url: str, suffix: str, silent_s: float) -> tuple[Child, list[Child]]:
@@ -366,8 +399,20 @@ def _read(run: Started) -> tuple[str, list[tuple[int, float, int, int]], dict[st
     per_node = {}
     for name in run.setup.plan.nodes:
         with closing(run.ledgers.open(name)) as ledger:
-            per_node[name] = _account(run.setup, ledger, last.id)
+            its = ledger.runs.last() if run.setup.plan.sites else None  # its site's run
+            per_node[name] = _account(run.setup, ledger, its.id if its else last.id)
     return farewell.reason if isinstance(farewell, wire.Finish) else "", travelled, per_node, last.state
+
+
+def _below(run: Started) -> tuple[int, int]:
+    """Messages and bytes between sites and their devices; (0, 0) without sites."""
+    messages, size = 0, 0
+    for name in run.setup.plan.sites:
+        with closing(run.ledgers.open(COORDINATOR, file=below_of(name))) as ledger:
+            last = ledger.runs.last()
+            history = ledger.runs.history(last.id) if last else []
+            messages, size = messages + history[-1][2], size + history[-1][3]
+    return messages, size
 
 
 def _paid(run: Started) -> str:
@@ -392,6 +437,11 @@ def _account(setup: Setup, ledger: Ledger, run: bytes) -> Document:
     total = total_epsilon(ledger.spends.totals(t.adjacency), delta)
     if total > t.epsilon and ledger.spends.answers() == answered and t.growth == 1:
         total = t.epsilon if not t.published else total  # the run's own accountant is the better bound
+    levels: Document = {}
+    if t.masked is not None and t.masked.sites is not None:
+        for key in ("at_site", "alone"):
+            shares = ledger.spends.shares(t.adjacency, at_site=key == "at_site")
+            levels[key] = {"epsilon": _number(worth_alone(sum(shares), delta)), "delta": delta}
     remaining = max(setup.budget.epsilon - total, 0.0) if setup.budget else None
     if setup.budget and setup.budget.span:
         remaining = Renewal(ledger, setup.budget, t.adjacency, delta).left
@@ -402,6 +452,7 @@ def _account(setup: Setup, ledger: Ledger, run: bytes) -> Document:
         "cap": t.answers,
         "ledger": {"epsilon": _number(total), "delta": delta},
         "left": remaining,
+        **levels,
     }
 
 

@@ -13,17 +13,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.config.scenario import Faults
-from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.wire import COORDINATOR, Publication
 
 TICK_S = 1.0  #: virtual seconds that pass when nothing is on its way
 LIMIT_S = 20_000.0  #: virtual seconds after which nothing can come any more
+
+
+class Served(Protocol):
+    """What is driven here: an endpoint, or a site with its two."""
+
+    local: bool  #: whether all its peers are in this process
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def subscriptions(self) -> tuple[str, ...]: ...
+    @property
+    def will(self) -> tuple[str, bytes]: ...
+    @property
+    def finished(self) -> bool: ...
+    def connected(self) -> list[Publication]: ...
+    def on_message(self, topic: str, payload: bytes) -> list[Publication]: ...
+    def on_tick(self, now: float) -> list[Publication]: ...
+    def idle(self) -> None: ...
 
 
 class Delivery(NamedTuple):
@@ -41,15 +59,15 @@ class MemoryBroker:
 
     def __init__(
         self,
-        endpoints: Iterable[Endpoint],
-        rebuild: Callable[[str], Endpoint],
+        endpoints: Iterable[Served],
+        rebuild: Callable[[str], Served],
         faults: Faults | None = None,
         eavesdrop: Callable[[str, bytes], None] | None = None,
         threads: int = 1,
         *,
         encoded: bool = True,
     ) -> None:
-        self.endpoints = {e.name: e for e in endpoints}
+        self.endpoints: dict[str, Served] = {e.name: e for e in endpoints}
         for endpoint in self.endpoints.values():
             endpoint.local = not encoded and faults is None and eavesdrop is None
         self.rebuild, self.faults, self.eavesdrop = rebuild, faults or Faults(), eavesdrop

@@ -107,7 +107,8 @@ def _runs(ledger: Ledger) -> tuple[list[Document], Latest]:
             runs.append(row | _NOTHING)
             continue
         planned = plan.terms_of(ledger.node)
-        t = planned.counted_at(ledger.spends.honest(run.id)) if planned else None  # as its answers are counted
+        counted = ledger.spends.honest(run.id), ledger.spends.honest(run.id, at_site=True)
+        t = planned.counted_at(*counted) if planned else None  # as its answers are counted
         runs.append(
             row
             | {
@@ -187,15 +188,20 @@ def _masked(t: Terms | None, planned: Terms | None, answers: int) -> Document:
     """
     if t is None or t.masked is None or planned is None or planned.masked is None:
         return {}
-    return {"alone": _finite(t.alone(answers)), "honest": t.masked.honest, "honest_of_plan": planned.masked.honest}
+    row = {"alone": _finite(t.alone(answers)), "honest": t.masked.honest, "honest_of_plan": planned.masked.honest}
+    if t.masked.sites is not None:
+        row |= {"at_site": _finite(t.at_site(answers)), "honest_at_site": t.masked.site}
+    return row
 
 
 def _shares(ledger: Ledger, adjacency: str, delta: float) -> Document:
-    """What all shares of masked sums are worth to everybody else together, accepted gaps as if they were some;
-    {} without any.
+    """What all shares of masked sums are worth to everybody else together, and those of sites to the own site's
+    coordinator; accepted gaps as if they were some. {} without any.
     """
     shares, lost = ledger.spends.shares(adjacency)
-    return {"alone": _finite(worth_alone(shares + lost, delta))} if shares else {}
+    of_site, _ = ledger.spends.shares(adjacency, at_site=True)
+    at_site = {"at_site": _finite(worth_alone(of_site + lost, delta))} if of_site else {}
+    return {"alone": _finite(worth_alone(shares + lost, delta))} | at_site if shares else {}
 
 
 def _readings(ledger: Ledger, adjacency: str, delta: float) -> Document:

@@ -17,7 +17,12 @@ def main(options: argparse.Namespace) -> int:
 
     signals = Signals()  # before all that takes its time: from here on no signal but TERM and INT ends the process
     with service():
+        from hushgrid.node.config.coordinator import is_site, load_coordinator, load_site
+
+        if is_site(options.config):
+            from hushgrid.broker.sites import daemon as of_site
+
+            return of_site.main(load_site(options.config), signals)
         from hushgrid.broker.coordinator import daemon as coordinate
-        from hushgrid.node.config.coordinator import load_coordinator
 
         return coordinate.main(load_coordinator(options.config), str(options.config), signals, once=options.once)

@@ -12,11 +12,12 @@ from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.algorithms.registry import offer_installed
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.brokers import in_clear
-from hushgrid.node.config.coordinator import load_coordinator
+from hushgrid.node.config.coordinator import is_site, load_coordinator, load_site
 from hushgrid.node.config.device import load_device
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.config.site import ready_words
 from hushgrid.node.config.trust import credentials_of, trust_words
+from hushgrid.node.problems.masking import masks_by
 from hushgrid.node.problems.plan import RunPlan, step_ratio
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.schema.yaml_file import read_yaml
@@ -53,6 +54,8 @@ def check(path: Path) -> str:
     raw = read_yaml(path)
     if "node" in raw:
         return _device(path)
+    if is_site(path):
+        return _site(path)
     if "coordinator" in raw or "scenario" in raw or "members" in raw:
         return _coordinator(path)
     if {"hushgrid", "problem", "algorithm"} & set(raw):
@@ -81,7 +84,9 @@ def _scenario(path: Path) -> str:
         + (f"{t.answers} answers" if fewest == t.answers else f"{fewest} to {t.answers} answers, by node")
     )
     if t is not None and t.masked is not None:
-        promise += f" (masked: at most {t.masked.corrupt} corrupt; a share alone {t.alone():.4g})"
+        at_site = f"its own site's coordinator {t.at_site():.4g}; " if t.masked.sites else ""
+        levels = f" in {len(t.masked.sites.sizes)} sites" if t.masked.sites else ""
+        promise += f" (masked{levels}: at most {t.masked.corrupt} corrupt; {at_site}a share alone {t.alone():.4g})"
     if t is not None and scenario.algorithm.asks() == "statistic":
         promise += f", noise of {_spread(plan):.4g} on each entry that is added up"
     ratio = step_ratio(plan)
@@ -136,10 +141,24 @@ def _coordinator(path: Path) -> str:
     config = load_coordinator(path)
     tls_context(parse_url(config.broker), config.tls)
     _, plan = prepare(config, str(path))
-    first = f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(plan.nodes)}"
+    members = plan.sites or plan.nodes
+    first = f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(members)}"
     credentials_of(COORDINATOR, config.trust, config.tls, str(path), plan.nodes)
     lines = [*_in_clear(config.broker), *trust_words(config.trust), *_certificate(config.tls)]
     return "\n  ".join([first, *lines])
+
+
+def _site(path: Path) -> str:
+    config = load_site(path)
+    above = config.above
+    for broker, tls in ((config.broker, config.tls), (above.broker, above.tls)):
+        tls_context(parse_url(broker), tls)
+    masks_by(above.site, above.tls, above.believed)
+    first = (
+        f"coordinator of the devices of fleet {config.fleet} on {config.broker}, and site {above.site} of fleet "
+        f"{above.fleet} on {above.broker}: it adds no noise and has no budget"
+    )
+    return "\n  ".join([first, *_in_clear(config.broker, above.broker), *_certificate(above.tls)])
 
 
 def _in_clear(*brokers: str) -> list[str]:

@@ -130,18 +130,24 @@ def _of_window(total: Document) -> str:
 def _epsilon(row: Document) -> str:
     if row["delta"] is None:
         return "everything (no privacy)"
-    spent, alone = (
+    spent, alone, at_site = (
         "unbounded epsilon" if epsilon is None else f"epsilon {epsilon:.6g}"
-        for epsilon in (row["epsilon"], row.get("alone"))
+        for epsilon in (row["epsilon"], row.get("alone"), row.get("at_site"))
     )
-    gaps = ", gaps as if they were some," if row.get("gaps") else ""
+    seen = f" (its site's coordinator sees{gaps_of(row)}: {at_site})" if row.get("at_site") else ""
+    gaps = gaps_of(row)
     fewer = row.get("honest") != row.get("honest_of_plan")
     return (
         spent
         + (f", delta {row['delta']:g}" if row["delta"] else "")
         + (f" at {row['honest']} honest, where the plan says {row['honest_of_plan']}" if fewer else "")
+        + seen
         + (f" (its shares alone{gaps}: {alone})" if row.get("alone") != 0 and "alone" in row else "")
     )
+
+
+def gaps_of(row: Document) -> str:
+    return ", gaps as if they were some," if row.get("gaps") else ""
 
 
 def verify(file: Path, mark: Path | None) -> str:

@@ -263,7 +263,7 @@ def conditions(
     over edges. M (N,): Lipschitz constants of O(f, D_i)'s gradient. mu: None is the one that favours (i) most among
     those that (ii) allows, for (i) wants a small mu and (ii) a large one.
     """
-    (minus, plus), (before, _) = (_laplacians(params, graph, at) for at in (k + 1, k))
+    (minus, plus), (before, _) = (_laplacians(params, graph, answer) for answer in (k + 1, k))
     D = 2 * np.diag(before) + params.gamma
     recycled, DM, sigma = plus / D, np.diag(np.square(M)), float(D.min())
     second = _symmetric(plus - recycled @ (before + 2 / L * plus))
@@ -281,9 +281,9 @@ def _laplacians(params: Params, graph: Graph, k: int) -> tuple[Matrix, Matrix]:
     """W (D - A) and W (D + A) at answer k."""
     A = np.zeros((graph.n, graph.n))
     for i, neighbours in enumerate(graph.neighbours):
-        own = params.eta_i(i, k)
+        eta = params.eta_i(i, k)
         for j in neighbours:
-            A[i, j] = (own + params.eta_i(j, k)) / 2 if params.of_edges else own
+            A[i, j] = (eta + params.eta_i(j, k)) / 2 if params.of_edges else eta
     D = np.diag(A.sum(axis=1))
     return D - A, D + A
 

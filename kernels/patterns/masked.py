@@ -27,16 +27,20 @@ ever uses one with two sets of neighbours. A smaller set is drawn for anew. Whic
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.machine import NOTHING, Malformed, Step
 from hushgrid.kernels.patterns.introductions import Introduction
+from hushgrid.kernels.patterns.masked_context import Masks as Masks
+from hushgrid.kernels.patterns.masked_context import NodeContext as NodeContext
+from hushgrid.kernels.patterns.masked_context import ServerContext as ServerContext
+from hushgrid.kernels.patterns.masked_context import Terms as Terms
+from hushgrid.kernels.patterns.masked_context import Words as Words
 from hushgrid.kernels.patterns.masked_messages import Answer as Answer
 from hushgrid.kernels.patterns.masked_messages import Ask as Ask
 from hushgrid.kernels.patterns.masked_messages import Draw as Draw
@@ -51,86 +55,8 @@ from hushgrid.kernels.patterns.masked_messages import Result as Result
 from hushgrid.kernels.patterns.masked_messages import ResultAck as ResultAck
 from hushgrid.kernels.patterns.masked_messages import decoded as decoded
 from hushgrid.kernels.patterns.masked_messages import digest
-from hushgrid.kernels.patterns.star import FinalState, Prox, StarCentre, StarMember
-from hushgrid.kernels.types import Index, Vector
-
-Words = NDArray[np.uint64]
-
-
-class Masks(Protocol):
-    """The pads of one device in one run."""
-
-    def introduction(self) -> Introduction:
-        """Its key of this run, signed: the same one after a restart."""
-        ...
-
-    def meet(self, introductions: Mapping[str, Introduction]) -> None:
-        """Checks all introductions, its own among them, and keeps them with the run. Raises Refused."""
-        ...
-
-    def picks(self, among: Sequence[str], k: int) -> tuple[str, ...]:
-        """k others of this set, sorted, that nobody else can foresee: for the same set the same ones."""
-        ...
-
-    def pad(
-        self,
-        round: int,
-        attempt: int,
-        among: Sequence[str],
-        x: Vector,
-        size: int,
-        neighbours: Mapping[str, bytes] | None = None,
-    ) -> Words:
-        """(size,) sum over j > i in `among` of m_ij, which is of this very question, less that over j < i.
-
-        `neighbours`: the j that it has pads with, each with the digest of its own neighbours [all of the set].
-        """
-        ...
-
-
-class Shares(Protocol):
-    """What a masked round may ask of a gate."""
-
-    def share(self, x: Vector, question: bytes) -> Index:
-        """y_i at x: integers on the common grid, noise included; one answer. `about`: what else it is asked with."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Terms:
-    """What the plan says of the masking, in numbers; all of it is public."""
-
-    contributors: int  #: s, the fewest devices of a round
-    answers: int  #: T, of a device, given up attempts among them
-    g: float  #: the common grid
-    largest: float  #: no honest device's entry is beyond it, in the unit of a value
-    neighbours: int = 0  #: k, whom a device picks; 0: it masks with all
-    draws: int = 1  #: so many sets it picks for at most
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeContext:
-    """What a member's machine is made from."""
-
-    name: str
-    gate: Shares
-    masks: Masks
-    terms: Terms
-    start: Vector  #: (d,)
-    members: Sequence[str] = ()  #: all of the plan, if it masks with few of them
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServerContext:
-    """What the coordinator's machine is made from: all of it is public."""
-
-    members: list[str]
-    terms: Terms
-    start: Vector  #: (d,)
-    public: Callable[[Vector], Vector]  #: the gradient, (d,), of what is public of every f_p
-    prox: Prox  #: of r and the box
-    tolerance: float = 0.0
-    patience: int = 0
+from hushgrid.kernels.patterns.star import FinalState, StarCentre, StarMember
+from hushgrid.kernels.types import Vector
 
 
 @dataclass
@@ -270,21 +196,24 @@ class MaskedMember(StarMember):
                 self.masks.meet(introductions)
                 s.introductions, s.digests, s.last_message, self._met = introductions, digests, "met", True
             case Ask(k, a, among, x):
-                if not self._met:  # after a restart
-                    self.masks.meet(s.introductions)
-                    self._met = True
-                s.share = self._masked(k, a, among, x).astype("<u8").tobytes()
-                s.round, s.mean, s.last_answered, s.last_message = k - 1, x, (k, a), "share"
+                if self.terms.neighbours:
+                    among, question = s.among, repr((k, a, s.among, sorted(s.digests)))
+                else:
+                    question = repr((k, a, among))
+                y = self.gate.share(x, question.encode())
+                share = self.masked(y.view(np.uint64), k, a, among, x)
+                s.round, s.mean, s.last_answered = k - 1, x, (k, a)
+                s.share, s.last_message = share, "share"
             case Result(x):
                 s.round, s.mean, s.last_message, s.ended = self.rounds, x, "kept", True
 
-    def _masked(self, k: int, a: int, among: tuple[str, ...], x: Vector) -> Words:
-        s = self.state
-        if not self.terms.neighbours:
-            y = self.gate.share(x, repr((k, a, among)).encode())
-            return y.view(np.uint64) + self.masks.pad(k, a, among, x, y.size)
-        y = self.gate.share(x, repr((k, a, s.among, sorted(s.digests))).encode())
-        return y.view(np.uint64) + self.masks.pad(k, a, s.among, x, y.size, s.digests)
+    def masked(self, answer: Words, k: int, a: int, among: Sequence[str], x: Vector) -> bytes:
+        """What leaves of an answer (d,), as a message has it."""
+        if not self._met:  # after a restart
+            self.masks.meet(self.state.introductions)
+            self._met = True
+        neighbours = self.state.digests if self.terms.neighbours else None
+        return (answer + self.masks.pad(k, a, among, x, answer.size, neighbours)).astype("<u8").tobytes()
 
     def answer_body(self) -> Answer:
         match self.state.last_message:
@@ -340,12 +269,18 @@ class MaskedCentre(StarCentre):
     def __init__(self, context: ServerContext, rounds: int) -> None:
         super().__init__(context.members, rounds)
         self.terms, self.tolerance, self.patience = context.terms, context.tolerance, context.patience
+        self.sites = context.sites
         self.state = CentreState(0, context.start.copy(), among=self.members)
         self._adjacent: tuple[int, dict[str, set[str]]] = 0, {}
 
     @abstractmethod
     def advance(self, total: Vector, among: Sequence[str]) -> Vector:
         """The next iterate, from the decoded sum (d,) over these devices at `state.x`."""
+
+    @property
+    def devices(self) -> int:
+        """How many devices a sum over all members is of."""
+        return sum(len(nodes) for nodes, _ in self.sites.values()) or len(self.members)
 
     def completed(self, state: CentreState) -> int:
         return state.round
@@ -359,11 +294,19 @@ class MaskedCentre(StarCentre):
             raise Malformed(f"{type(body).__name__}, expected an answer")
         if isinstance(body, Masked) and len(body.share) != 8 * self.state.w.size:
             raise Malformed(f"{len(body.share)} bytes, expected {8 * self.state.w.size}")
+        if isinstance(body, Masked):
+            self._check_among(member, body.among)
         if isinstance(body, Picks) and not (
             len({*body.names}) == len(body.names) == self.terms.neighbours
             and {*body.names} <= {*self.members} - {member}
         ):
             raise Malformed(f"{len(body.names)} picks, expected {self.terms.neighbours} other members")
+
+    def _check_among(self, member: str, among: tuple[str, ...]) -> None:
+        """A site says which of its devices are in its sum, and a device says nothing."""
+        devices, least = self.sites.get(member, (frozenset[str](), 0))
+        if list(among) != sorted({*among}) or not {*among} <= devices or len(among) < least:
+            raise Malformed(f"a sum of {len(among)} devices, expected at least {least} of its own")
 
     def due(self, body: object) -> None:
         expected, _ = PHASES[self.state.phase]
@@ -437,13 +380,10 @@ class MaskedCentre(StarCentre):
         elif s.phase == "introduce" and not self.terms.neighbours:
             s.met = list(s.among)
         elif s.phase == "ask":
-            shares = [s.arrived[m].share for m in s.among]  # type: ignore[union-attr]
-            before, total = s.w, decoded(shares, self.terms.g)
-            if not np.all(np.abs(total) <= len(s.among) * self.terms.largest):
-                raise Stopped(
-                    f"round {s.round + 1}: a sum was decoded that no honest devices have: one of them has spoiled it"
-                )
-            s.w, s.summed = self.advance(total, s.among), list(s.among)
+            answers: list[Masked] = [s.arrived[m] for m in s.among]  # type: ignore[misc]
+            devices = [d for m, body in zip(s.among, answers, strict=True) for d in body.among or (m,)]
+            before, total = s.w, self.decoded_sum([body.share for body in answers], len(devices))
+            s.w, s.summed = self.advance(total, devices), devices
             s.round, s.attempt = s.round + 1, 1
             s.stable_rounds = s.stable_rounds + 1 if float(np.max(np.abs(s.w - before))) <= self.tolerance else 0
             stable = bool(self.patience and s.stable_rounds >= self.patience)
@@ -453,6 +393,16 @@ class MaskedCentre(StarCentre):
             s.among = [m for m in s.met if m not in s.absent]
         s.attempts += s.phase == "ask"
         return stable
+
+    def decoded_sum(self, shares: Sequence[bytes], devices: int) -> Vector:
+        """(d,) the sum behind these messages. Raises Stopped if no honest devices, so many, have such a sum."""
+        total = decoded(shares, self.terms.g)
+        if not np.all(np.abs(total) <= devices * self.terms.largest):
+            raise Stopped(
+                f"round {self.state.round + 1}: a sum was decoded that no honest devices have: one of them has "
+                "spoiled it"
+            )
+        return total
 
     def without(self, silent: Sequence[str]) -> Step | None:
         """Goes on without these members. None if it cannot: too few are left, or too few answers.

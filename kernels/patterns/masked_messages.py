@@ -58,10 +58,11 @@ class Ask(Struct, tag="masked.ask", frozen=True):
     x: np.ndarray
 
 
-class Masked(Struct, tag="masked.share", frozen=True):
+class Masked(Struct, tag="masked.share", frozen=True, omit_defaults=True):
     """Member to centre: d words of 64 bits, little-endian. Without all others of its set they are uniform."""
 
     share: bytes = msgspec.field(name="words")
+    among: tuple[str, ...] = ()  #: of a site: the devices whose sum it is, names sorted
 
 
 class Result(Struct, tag="masked.told", frozen=True):

@@ -48,16 +48,28 @@ class Share(NamedTuple):
 
     lattice: Lattice  #: the common grid g and noise t, and this device's own sensitivity on it, D_i g
     honest: int  #: h
+    site: int = (
+        0  #: h_s of them, in the device's own site, whose coordinator sees the site's sum; 0: there are no sites
+    )
 
-    def relying_on(self, honest: int | None) -> Share:
-        """The same as somebody counts it who believes in so many honest devices at most [as many as are stated]."""
-        return self if honest is None or honest >= self.honest else self._replace(honest=honest)
+    def relying_on(self, honest: int | None, site: int | None = None) -> Share:
+        """The same as somebody counts it who believes in so many honest devices at most [as many as are stated].
+
+        site: in the device's own site.
+        """
+        fewer = self if honest is None or honest >= self.honest else self._replace(honest=honest)
+        return fewer if site is None or site >= fewer.site else fewer._replace(site=site)
 
     @property
     def mu(self) -> float:
         """GDP of one sum of h shares about this device, rounded up."""
         steps = Fraction(self.lattice.sensitivity) / Fraction(self.lattice.g)
         return up(steps / Fraction(self.lattice.t) / _root_down(self.honest))
+
+    @property
+    def of_site(self) -> float:
+        """GDP of one sum of its site's h_s shares about this device, rounded up: sqrt(h/h_s) times as much."""
+        return self._replace(honest=self.site).mu
 
     @property
     def alone(self) -> float:

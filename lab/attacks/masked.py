@@ -9,6 +9,7 @@ answers one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import sqrt
 from typing import ClassVar, NamedTuple
 
@@ -21,7 +22,7 @@ from hushgrid.kernels.patterns.masked import Ask, Draw, Masked, decoded
 from hushgrid.kernels.patterns.star import Z
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.attacks.base import Attack, Recovered
-from hushgrid.lab.attacks.transcript import Transcript
+from hushgrid.lab.attacks.transcript import Message, Transcript
 from hushgrid.node.problems.masking import noise_shares
 from hushgrid.node.problems.records.section import DataPlan
 from hushgrid.node.problems.statistics.section import StatisticsPlan
@@ -35,6 +36,7 @@ class Sum(NamedTuple):
     among: tuple[str, ...]
     points: Vector  #: (d,) the point
     total: Vector  #: (d,) the sum of the noisy answers
+    devices: int = 0  #: whose answers they are; `among` may be sites
 
 
 class Repeated(NamedTuple):
@@ -58,16 +60,19 @@ class MaskedSums(Attack):
         sums, d = decodable(transcript), transcript.problem.size
         arrays = {
             "at_sum": np.array([s.points for s in sums]).reshape(-1, d),
-            "g_sum": np.array([s.total / len(s.among) for s in sums]).reshape(-1, d),
+            "g_sum": np.array([s.total / s.devices for s in sums]).reshape(-1, d),
             "when_sum": np.array([float(s.round) for s in sums]),
         }
-        fewest = min((len(s.among) for s in sums), default=0)
+        fewest = min((s.devices for s in sums), default=0)
         notes: list[str] = []
         alone = repeated(sums, share_sd(transcript))
         if sums:
             notes = [
                 f"Masked sums: {len(sums)} attempts were complete, and decode to sums over {fewest} devices or more."
             ]
+            if transcript.levels:
+                above = [s for s in sums if {*s.among} <= {*transcript.plan.sites}]
+                notes[0] += f" {len(above)} are of the fleet, the others are what sites' coordinators see."
             if not alone:
                 notes[0] += " No answer of a single device is among them."
         for single in alone:
@@ -108,24 +113,29 @@ def share_sd(transcript: Transcript) -> float:
 
 def decodable(transcript: Transcript) -> list[Sum]:
     """The sums of the attempts of which every message was heard: late ones count."""
+    return [each for messages in transcript.levels or (transcript.messages,) for each in _sums(transcript, messages)]
+
+
+def _sums(transcript: Transcript, messages: Sequence[Message]) -> Iterator[Sum]:
+    """Those of one run."""
     requests: dict[int, Ask] = {}
     draws: dict[int, tuple[str, ...]] = {}  # the sets that were drawn for, by the number of the exchange
-    shares: dict[int, dict[str, bytes]] = {}
-    for m in transcript.messages:
+    shares: dict[int, dict[str, Masked]] = {}
+    for m in messages:
         if isinstance(m.body, Ask):
             requests.setdefault(m.seq, m.body)
         elif isinstance(m.body, Draw):
             draws[m.seq] = tuple(sorted({*transcript.plan.nodes} - {*m.body.absent}))
         elif isinstance(m.body, Masked) and len(m.body.share) == 8 * transcript.problem.size:
-            shares.setdefault(m.seq, {})[m.src] = m.body.share
-    g, sums = noise_shares(transcript.plan)[0].lattice.g, []
+            shares.setdefault(m.seq, {})[m.src] = m.body
+    g = noise_shares(transcript.plan)[0].lattice.g
     for seq, ask in sorted(requests.items()):
         sent = shares.get(seq, {})
         among = ask.among or draws.get(max((t for t in draws if t < seq), default=0), ())
         if among and {*among} <= {*sent} and ask.x.size == transcript.problem.size:
-            total = decoded([sent[node] for node in among], g)
-            sums.append(Sum(ask.round, ask.attempt, among, ask.x, total))
-    return sums
+            total = decoded([sent[node].share for node in among], g)
+            devices = sum(len(sent[node].among) or 1 for node in among)
+            yield Sum(ask.round, ask.attempt, among, ask.x, total, devices)
 
 
 def repeated(sums: list[Sum], sd: float) -> list[Repeated]:
@@ -136,7 +146,7 @@ def repeated(sums: list[Sum], sd: float) -> list[Repeated]:
             apart = {*one.among} - {*other.among}
             if one.round != other.round or not {*other.among} < {*one.among} or len(apart) != 1:
                 continue
-            difference, fresh = one.total - other.total, 2 * len(other.among) + 1  # shares of noise, if it is fresh
-            if float(np.mean(difference**2)) < sqrt(fresh) * sd**2:
+            difference, fresh = one.total - other.total, one.devices + other.devices  # shares of noise, if it is fresh
+            if float(np.mean(difference**2)) < sqrt(fresh * (one.devices - other.devices)) * sd**2:
                 repeats.append(Repeated(one.round, apart.pop(), difference))
     return repeats

@@ -60,6 +60,8 @@ class Transcript:
 
     plan: RunPlan
     messages: tuple[Message, ...]  #: in the order in which they were heard first
+    #: of two levels: the messages of the run above, and of that of each site
+    levels: tuple[tuple[Message, ...], ...] = ()
 
     @property
     def algorithm(self) -> Algorithm:
@@ -173,8 +175,13 @@ def parse(lines: Sequence[Mapping[str, object]], file: str) -> Transcript:
         raise InputError(f"{file}: found no plan, expected the transcript of a run")
     run = counts.most_common(1)[0][0]
     plan = decode_plan(plans[run])
-    members = {*plan.nodes, wire.COORDINATOR}
-    return Transcript(plan, tuple(m for m in every.get(run, {}).values() if m.src in members))
+    members = {*plan.nodes, *plan.sites, wire.COORDINATOR}
+
+    def of_members(run: bytes) -> tuple[Message, ...]:
+        return tuple(m for m in every.get(run, {}).values() if m.src in members)
+
+    levels = tuple(of_members(each) for each in plans if plan.sites and plans[each] == plans[run])
+    return Transcript(plan, of_members(run), levels)
 
 
 def announced(envelope: wire.Envelope) -> bytes | None:

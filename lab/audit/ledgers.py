@@ -96,7 +96,9 @@ def travelled(lines: Iterable[DocumentView], file: str) -> Iterator[tuple[RunPla
             numbers[envelope.run, src].add((envelope.epoch, envelope.seq))
     for run, plan in plans.items():
         if plan.terms is not None:
-            yield plan, run, {node: answers(plan, node, len(numbers[run, node])) for node in plan.nodes}
+            # Of two levels each site has a run of its own, and the one above asks no gate.
+            nodes = [node for node in plan.nodes if not plan.sites or numbers[run, node]]
+            yield plan, run, {node: answers(plan, node, len(numbers[run, node])) for node in nodes}
 
 
 def recounted(body: object) -> bool:
@@ -149,9 +151,8 @@ def compare(ledger: Ledger, plan: RunPlan, run: bytes, count: int) -> Comparison
     """One run beside its device's ledger."""
     planned = plan.terms_of(ledger.node)
     assert planned is not None
-    t = planned.counted_at(
-        ledger.spends.honest(run)
-    )  # an owner who believes in fewer honest ones counts more than the plan
+    # An owner who believes in fewer honest ones counts more than the plan.
+    t = planned.counted_at(ledger.spends.honest(run), ledger.spends.honest(run, at_site=True))
     of_run = ledger.spends.rows(run)
     repeats = t.mode == "input" and not of_run
     priced = [s for s in ledger.spends.rows() if s.adjacency == t.adjacency][-1:] if repeats else of_run

@@ -32,7 +32,7 @@ from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan, encode_plan
 from hushgrid.node.runtime.member import Member
-from hushgrid.node.schema.sections import Allow, AllowMasked, Budget
+from hushgrid.node.schema.sections import Allow, AllowMasked, AllowSite, Budget
 from hushgrid.node.wire import COORDINATOR, Envelope, Join, Plan, Refuse, Topics
 
 NONCE = b"n" * 16
@@ -44,7 +44,7 @@ MINIMISERS = ("minimizer", "output_minimizer", "exact_minimizer")
 class Finite:
     """An owner's authority that lets everything pass but what costs infinity."""
 
-    honest = None
+    honest = honest_at_site = None
 
     def authorise(self, spends: list[Spend]) -> None:
         if any(s.value == inf for s in spends):
@@ -158,10 +158,16 @@ def consent(t: Terms) -> Allow:
     if (m := t.masked) is None:
         return Allow()
     alone = t.alone() * (1 + 1e-9)
-    exposed = m.exposed or None
-    return Allow(
-        masked=AllowMasked(corrupt=m.corrupt, honest=m.uncorrupted, alone=alone, exposed=exposed, peers=("0" * 64,))
+    site = AllowSite(honest=m.site, epsilon=t.at_site() * (1 + 1e-9)) if m.sites else None
+    masked = AllowMasked(
+        corrupt=m.corrupt,
+        honest=m.uncorrupted,
+        alone=alone,
+        exposed=m.exposed or None,
+        site=site,
+        peers=("0" * 64,),
     )
+    return Allow(masked=masked)
 
 
 def asked_to_join(device: Any, plan: RunPlan, blob: bytes) -> tuple[bool, str]:

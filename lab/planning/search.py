@@ -362,7 +362,8 @@ def description_of(search: Search) -> str:
     m, n = search.shape.rows, len(search.shape.rows)
     sizes = f"{m[0]:,}" if len(set(m)) == 1 else f"{min(m):,} to {max(m):,}"
     delta = f", delta {p.delta:g}" if p.delta else ""
-    masked = f", masked (at most {p.masked.corrupt} corrupt)" if p.masked else ""
+    levels = f" in {len(p.masked.sites.dealt(n))} sites" if p.masked and p.masked.sites else ""
+    masked = f", masked{levels} (at most {p.masked.corrupt} corrupt)" if p.masked else ""
     return (
         f"{s.name}: epsilon {p.epsilon:g}{delta} of each node, {p.adjacency}{masked}; {s.algorithm.name} on {n} nodes "
         f"of {sizes} rows of {search.shape.features} features"

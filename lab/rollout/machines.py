@@ -21,7 +21,7 @@ from hushgrid.node.problems.records.centre import centre
 class AllowAll:
     """A budget check that lets everything pass; the gate's own list of spends is priced afterwards."""
 
-    honest = None
+    honest = honest_at_site = None
 
     def authorise(self, spends: list[Spend]) -> None: ...
     def committed(self, spends: list[Spend]) -> None: ...

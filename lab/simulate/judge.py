@@ -57,8 +57,8 @@ def compare(history: list[Document], state: Path, quiet: Outcomes, note: Note, u
     for row in lines(state):
         if float(row["interval"]) > until:
             break  # of other data
-        whole = row["outcome"] == "answer" and not row["absent"] and not lost.get(row["run"], True)
-        if whole and row["run"][:8] not in around:
+        all_answered = row["outcome"] == "answer" and not row["absent"] and not lost.get(row["run"], True)
+        if all_answered and row["run"][:8] not in around:
             results = left.get(row["run"][:8], {})
             others = [key for key, digest in results.items() if digest != quiet.get(key, digest)]
             for name, file in others:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.fleet import Fleet, fleet
@@ -19,7 +18,7 @@ DATA: Document = {"synthetic": {"rows": 20, "features": 5, "seed": 1}, "normaliz
 TOTAL: Document = {"kind": "total", "data": DATA | {"nodes": 4}}
 
 
-def _records(name: str, algorithm: Document, network: Document | None = None, **problem: Any) -> Document:
+def _records(name: str, algorithm: Document, network: Document | None = None, **problem: object) -> Document:
     data = DATA if network else DATA | {"nodes": 4}
     where: Document = {"network": network} if network else {}
     return {

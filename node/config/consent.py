@@ -56,6 +56,16 @@ def _masked(allowed: AllowMasked) -> str:
         f"{allowed.honest} honest ones, this device's among them, whatever the plan says; if all others were corrupt, "
         f"all its shares over the life of the ledger would be worth epsilon {allowed.alone:g} at most"
         + (f"; masks with few neighbours may add {allowed.exposed:g} to delta in all" if allowed.exposed else "")
+        + _site(allowed)
+    )
+
+
+def _site(allowed: AllowMasked) -> str:
+    if allowed.site is None:
+        return "; in no plan with sites"
+    return (
+        f"; in plans with sites the coordinator of its own sees sums over {allowed.site.honest} honest ones at least, "
+        f"worth epsilon {allowed.site.epsilon:g} at most over the life of the ledger"
     )
 
 

@@ -13,7 +13,7 @@ from hushgrid.node.config.brokers import check_clear
 from hushgrid.node.config.files import near_tls, unwrapped
 from hushgrid.node.config.trust import near_trust
 from hushgrid.node.schema.durations import Duration, seconds
-from hushgrid.node.schema.sections import Section, Tls
+from hushgrid.node.schema.sections import AllowMasked, Fingerprints, Section, Tls
 from hushgrid.node.schema.trust import Trusted
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 
@@ -92,3 +92,65 @@ def load_coordinator(path: Path) -> CoordinatorConfig:
         state=str((path.parent / config.state).resolve()),
         scenario=str((path.parent / config.scenario).resolve()),
     )
+
+
+class Above(Section, frozen=True, kw_only=True):
+    """The fleet of which a site's coordinator is a member, and whom it believes there."""
+
+    site: Name  #: its name there, as in its certificate: s1, s2, ... by the scenario's `privacy.masked.sites`
+    fleet: Name  #: that fleet's name
+    broker: str  #: that fleet's broker: mqtt://host:port or mqtts://host:port
+    tls: Tls  #: with `cert` and `key`, by which the other sites know it
+    broker_in_clear: bool = False  #: as below, of this broker
+    keepalive: Keepalive = 60  #: as below, of this broker
+    peers: Fingerprints | None = None  #: fingerprints of the other sites' certificates, as in a device's `allow.masked`
+    ca: str | None = None  #: or the authorities of these, a file
+    revoked: Fingerprints | None = None  #: beside `ca`: fingerprints of certificates that are believed no more
+    crl: str | None = None  #: beside `ca`: a file with its authorities' lists of revoked certificates
+
+    @property
+    def believed(self) -> AllowMasked:
+        """Whose certificates count; numbers are the devices' owners' affair."""
+        whose = {"peers": self.peers, "ca": self.ca, "revoked": self.revoked, "crl": self.crl}
+        return convert({"corrupt": 0, "honest": 1, "alone": 1.0} | whose, AllowMasked, "above")
+
+
+class SiteConfig(Section, frozen=True, kw_only=True):
+    """`hushgrid coordinator CONFIG` of a site: which run its devices take part in is said above."""
+
+    fleet: Name  #: of the site's devices
+    broker: str  #: mqtt://host:port or mqtts://host:port, of the site
+    tls: Tls | None = None  #: required of mqtts
+    #: its owner knows that the broker is reached without encryption over a network (mqtt:// to another machine)
+    broker_in_clear: bool = False
+    keepalive: Keepalive = 60  #: without a word for 1.5 times as long, the broker takes it for dead
+    silent_s: Seconds = 10.0  #: a device that says nothing for so long is done without, if the plan allows for it
+    state: str  #: a directory of its own: two ledgers
+    above: Above  #: the fleet of sites
+
+
+def is_site(path: Path) -> bool:
+    """Whether a coordinator's file is that of a site."""
+    raw = read_yaml(path)
+    inner = raw.get("coordinator", raw)
+    return isinstance(inner, dict) and "above" in inner
+
+
+def load_site(path: Path) -> SiteConfig:
+    """A site's configuration; its relative paths are relative to the file."""
+    config = convert(unwrapped(read_yaml(path), "coordinator", path), SiteConfig, str(path))
+    above = config.above
+    check_clear(f"{path}: ", config.broker, config.broker_in_clear)
+    check_clear(f"{path}: above.", above.broker, above.broker_in_clear)
+    if not (above.tls.cert and above.tls.key):
+        raise InputError(f"{path}: above.tls: found no certificate of the site, expected cert and key")
+
+    def absolute(file: str | None) -> str | None:
+        return file and str((path.parent / file).resolve())
+
+    tls = near_tls(above.tls, path)
+    assert tls is not None
+    above = msgspec.structs.replace(above, tls=tls, ca=absolute(above.ca), crl=absolute(above.crl))
+    above.believed  # noqa: B018  (raises InputError)
+    state = str((path.parent / config.state).resolve())
+    return msgspec.structs.replace(config, tls=near_tls(config.tls, path), state=state, above=above)

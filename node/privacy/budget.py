@@ -17,9 +17,8 @@ from hushgrid.kernels.privacy.accounting import (
     total_epsilon,
 )
 from hushgrid.kernels.privacy.limits import Charge, charge_of, charge_of_totals, limit
-from hushgrid.kernels.ranges import MOST_MASKED, NODES
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.privacy.ledger_rows import Spend, alone, empty, relation, steps
+from hushgrid.node.privacy.ledger_rows import Spend, alone, at_site, counted_of, empty, relation, steps
 from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.privacy.terms import NOT_OPTIMAL, Terms
 from hushgrid.node.schema.sections import Allow, Budget, Question
@@ -61,7 +60,8 @@ class BudgetCheck:
         self.version = ledger.data_version if version is None else version
         self.node, self.algorithm, self.budget, self.allow = node, algorithm, budget, allow
         self.masked = terms.masked if terms else None  #: as the plan says it
-        self.terms = terms.relying_on(self.honest) if terms else None  #: as the owner counts them
+        #: as the owner counts them
+        self.terms = terms.relying_on(self.honest, self.honest_at_site) if terms else None
         self.ledger, self.simulated, self.run, self.question = ledger, simulated, run, question
         self._further: list[BudgetCheck] = []  #: of budgets that the run has to keep too
         counts = budget.adjacency if budget else None
@@ -85,6 +85,12 @@ class BudgetCheck:
     def honest(self) -> int | None:
         """h: how many honest contributors of a masked sum the owner believes in at most; None: as many as the plan."""
         return self.allow.masked.honest if self.allow.masked else None
+
+    @property
+    def honest_at_site(self) -> int | None:
+        """h_s: how many of its own site the owner believes in at most; None: as many as the plan."""
+        allowed = self.allow.masked
+        return allowed.site.honest if allowed and allowed.site else None
 
     @property
     def delta(self) -> float:
@@ -167,16 +173,23 @@ class BudgetCheck:
             return
         if allowed is None:
             raise self._refused("masked sums, its owner allows none (allow.masked)", "masked")
-        for what, actual, least in (
-            ("corrupt", masked.corrupt, allowed.least_corrupt(masked.contributors)),
-            ("honest", masked.uncorrupted, allowed.honest),
-        ):
+        if masked.sites and allowed.site is None:
+            raise self._refused("masked sums of sites, its owner allows none (allow.masked.site)", "masked")
+        among = sum(masked.sites.fewest) if masked.sites else masked.contributors
+        numbers = [
+            ("corrupt contributors", masked.corrupt, allowed.least_corrupt(among)),
+            ("honest contributors", masked.uncorrupted, allowed.honest),
+        ]
+        if allowed.site and masked.sites:
+            numbers.append(("honest contributors of its site", masked.site, allowed.site.honest))
+        for what, actual, least in numbers:
             if actual < least:
-                raise self._refused(f"{actual} {what} contributors, its owner asks for at least {least}", "masked")
+                raise self._refused(f"{actual} {what}, its owner asks for at least {least}", "masked")
         if masked.graph is not None:
             self._admit_graph(masked.exposed, allowed.exposed)
-        k, more = steps(t.adjacency, self.adjacency), max(answers - self.answered, 0)
-        self._hold_shares(more * k * k * alone(t.per_answer, counted.honest), DECIMAL)
+        more = max(answers - self.answered, 0) * steps(t.adjacency, self.adjacency) ** 2
+        each = t.per_answer, counted_of(counted.honest, counted.site)
+        self._hold_shares(more * alone(*each), more * at_site(*each), DECIMAL)
 
     def _admit_graph(self, exposed: float, allowed: float | None) -> None:
         """Whether the owner lets devices mask with few others, which may add `exposed` to delta."""
@@ -194,26 +207,33 @@ class BudgetCheck:
             )
             raise self._refused(reason, "masked")
 
-    def _hold_shares(self, more: int, room: float = 1.0) -> None:
-        """Raises Refused if these shares would take all of the ledger's beyond what the owner allows against everybody
-        else.
+    def _hold_shares(self, more: int, of_site: int, room: float = 1.0) -> None:
+        """Raises Refused if these shares would take all of the ledger's beyond what the owner allows: against everybody
+        else, and of sites against the own site's coordinator.
 
-        `more`: their sum of h mu^2, in units of 2^-256; with 0 nothing is asked. Shares are Gaussian answers by
-        themselves, so that mu^2 adds up over runs, as in the budget's life, and is held to the limit at the budget's
-        delta. It does not renew. Answers that were not masked are not counted: whoever listens sees them as they are,
-        and the budget holds them.
+        `more`: their sum of h mu^2, in units of 2^-256, and `of_site` that of h/h_s mu^2; with 0 nothing is asked.
+        Shares are Gaussian answers by themselves, so that mu^2 adds up over runs, as in the budget's life, and is held
+        to the limit at the budget's delta. It does not renew. Answers that were not masked are not counted: whoever
+        listens sees them as they are, and the budget holds them.
         """
-        allowed, t = self.allow.masked, self.terms
-        if allowed is None or t is None or not more:
+        allowed, spends = self.allow.masked, self.ledger.spends
+        if allowed is None or self.terms is None:
             return
-        delta = self.budget.delta or 0.0 if self.budget else t.delta
-        shares, lost = self.ledger.spends.shares(self.adjacency)
-        held = shares + lost * (NODES // MOST_MASKED if allowed.exposed else 1)  # of sums as large as there may be
-        if not limit(allowed.alone * room, delta).holds(Charge(mu2=held + more, gaussian=1)):
+        if more:
+            self._hold(allowed.alone, "alone", more, spends.shares(self.adjacency), room)
+        if allowed.site and of_site:
+            self._hold(allowed.site.epsilon, "site", of_site, spends.shares(self.adjacency, at_site=True), room)
+
+    def _hold(self, allowed: float, key: str, more: int, shares: tuple[int, int], room: float) -> None:
+        """`more`: in units of 2^-256, beside `shares` of the ledger."""
+        delta = self.budget.delta or 0.0 if self.budget else self.terms.delta if self.terms else 0.0
+        held = sum(shares)
+        if not limit(allowed * room, delta).holds(Charge(mu2=held + more, gaussian=1)):
             before, after = (worth_alone(sum_, delta) for sum_ in (held, held + more))
+            whom = "everybody else" if key == "alone" else "its own site's coordinator"
             reason = (
-                f"shares worth epsilon {after:g} in all against everybody else, its owner allows {allowed.alone:g} "
-                f"(allow.masked.alone; so far {before:g}, delta {delta:g})"
+                f"shares worth epsilon {after:g} in all against {whom}, its owner allows {allowed:g} "
+                f"(allow.masked.{key}; so far {before:g}, delta {delta:g})"
             )
             raise self._refused(reason, "masked")
 
@@ -230,8 +250,10 @@ class BudgetCheck:
         """Whether these spends, not yet committed, may be added now. Refused otherwise."""
         for further in self._further:
             further.authorise(spends)
+        counts = [(steps(s.adjacency, self.adjacency) ** 2, s) for s in spends if s.honest]
         self._hold_shares(
-            sum(steps(s.adjacency, self.adjacency) ** 2 * alone(s.value, s.honest) for s in spends if s.honest)
+            sum(k * alone(s.value, s.honest) for k, s in counts),
+            sum(k * at_site(s.value, s.honest) for k, s in counts),
         )
         if self.budget is None:
             return

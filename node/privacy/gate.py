@@ -23,7 +23,7 @@ from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.privacy.shares import Share
 from hushgrid.kernels.types import Index, Vector
-from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.privacy.ledger_rows import Spend, counted_of
 from hushgrid.node.privacy.noise_journal import Noise, NoiseJournal
 from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.privacy.terms import Terms
@@ -67,6 +67,11 @@ class Authority(Protocol):
     @property
     def honest(self) -> int | None:
         """How many honest contributors of a masked sum are believed in at most; None: as many as the plan relies on."""
+        ...
+
+    @property
+    def honest_at_site(self) -> int | None:
+        """The same in its own site."""
         ...
 
     def authorise(self, spends: list[Spend]) -> None:
@@ -209,7 +214,8 @@ class Gate:
         if share is None:
             raise Refused(f"{self.node}: a share was asked for in a run that masks nothing")
         k, quantum = self.state.answers + 1, (lattice.sensitivity, lattice.scale, lattice.g)
-        spend = Spend(k, t.mechanism, share.mu, *quantum, t.adjacency, self.noise.sampler, share.honest)
+        counted = counted_of(share.honest, share.site)
+        spend = Spend(k, t.mechanism, share.mu, *quantum, t.adjacency, self.noise.sampler, counted)
         (n,) = self._draw(spend, question, lambda: (self.noise.take(lattice, self.width, k),))
         self._sum_up(n, lattice.g)
         return compute() + n

@@ -32,7 +32,7 @@ class Spend(Struct, frozen=True):
     adjacency: str
     sampler: str
     #: h, of a share of a masked sum: `value` is what the sum of h such shares is worth; this one alone is worth sqrt h
-    #: times that. 0: it is no share
+    #: times that. 0: it is no share. In the bits from SITE on: h_s, where the site's coordinator sees a sum of these
     honest: int = 0
 
     @property
@@ -66,11 +66,32 @@ def event_of(kind: str, value: float) -> Event:
     return Gaussian(value) if kind == "gaussian" else NonPrivate()
 
 
-def alone(value: float, honest: int) -> int:
+SITE = 32  #: bits: an older program takes what lies beyond for honest ones, and counts too much, never too little
+
+
+def counted_of(honest: int, site: int = 0) -> int:
+    """`Spend.honest` of a share of h honest ones, h_s of them in its own site; 0: there are no sites."""
+    return honest | site << SITE
+
+
+def honest_of(counted: int) -> tuple[int, int]:
+    """(h, h_s) of `Spend.honest`."""
+    return counted & ((1 << SITE) - 1), counted >> SITE
+
+
+def alone(value: float, counted: int) -> int:
     """h mu^2 of a share of a masked sum, in units of 2^-256, rounded up: what it is worth to everybody else
     together.
     """
-    return honest * units(value, 2)
+    return honest_of(counted)[0] * units(value, 2)
+
+
+def at_site(value: float, counted: int) -> int:
+    """h/h_s mu^2 of a share, in units of 2^-256, rounded up: what it is worth to its own site's coordinator; 0 without
+    sites.
+    """
+    honest, site = honest_of(counted)
+    return -(-honest * units(value, 2) // site) if site else 0
 
 
 def events_of(kind: str, value: float, mu2: float) -> list[Event]:
@@ -191,6 +212,7 @@ class Counted:
     kinds: dict[str, int] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
     shares: int = 0  #: sum of h mu^2 over the shares of masked sums, in units of 2^-256: what they are worth alone
+    at_site: int = 0  #: and of h/h_s mu^2 over those of sites: what they are worth to the own site's coordinator
 
     def add(self, kind: str, value: float, mu2: float, times: int = 1, honest: int = 0) -> None:
         """Counts so many more equal rows."""
@@ -199,17 +221,19 @@ class Counted:
             self.totals.add(event, times)
         if honest:
             self.shares += times * alone(value, honest)
+            self.at_site += times * at_site(value, honest)
 
     def plus(self, kind: str, value: float, mu2: float, times: int = 1, honest: int = 0) -> Counted:
         """The same after so many more equal rows."""
-        more = Counted(dict(self.kinds), replace(self.totals), self.shares)
+        more = Counted(dict(self.kinds), replace(self.totals), self.shares, self.at_site)
         more.add(kind, value, mu2, times, honest)
         return more
 
     def with_all(self, other: Counted) -> Counted:
         """The same after all that another has counted."""
         kinds = {k: self.kinds.get(k, 0) + other.kinds.get(k, 0) for k in self.kinds | other.kinds}
-        more = Counted(kinds, replace(self.totals), self.shares + other.shares)
+        shares, at_site = self.shares + other.shares, self.at_site + other.at_site
+        more = Counted(kinds, replace(self.totals), shares, at_site)
         more.totals.include(other.totals)
         return more
 
@@ -220,14 +244,16 @@ class Counted:
     def packed(self) -> bytes:
         """For the ledger. The sums are integers of any size."""
         *counts, epsilon, epsilon2, mu2 = astuple(self.totals)
-        sums = [n.to_bytes((n.bit_length() + 7) // 8, "little") for n in (epsilon, epsilon2, mu2, self.shares)]
+        numbers = [epsilon, epsilon2, mu2, self.shares, *([self.at_site] if self.at_site else [])]
+        sums = [n.to_bytes((n.bit_length() + 7) // 8, "little") for n in numbers]
         return msgspec.msgpack.encode([self.kinds, *counts, *sums])
 
     @staticmethod
     def unpacked(blob: bytes) -> Counted:
         p = msgspec.msgpack.decode(blob, type=_Packed)
-        *sums, shares = (int.from_bytes(n, "little") for n in (p.epsilon, p.epsilon2, p.mu2, p.shares))
-        return Counted(p.kinds, Totals(p.laplace, p.gaussian, p.largest, p.nonprivate, *sums), shares)
+        blobs = (p.epsilon, p.epsilon2, p.mu2, p.shares, p.at_site)
+        *sums, shares, at_site = (int.from_bytes(n, "little") for n in blobs)
+        return Counted(p.kinds, Totals(p.laplace, p.gaussian, p.largest, p.nonprivate, *sums), shares, at_site)
 
 
 def empty(totals: Totals) -> bool:
@@ -256,6 +282,7 @@ class _Packed(Struct, array_like=True, frozen=True):
     epsilon2: bytes
     mu2: bytes
     shares: bytes
+    at_site: bytes = b""
 
 
 GROUPS = 1000  #: the most that a window is divided into

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from hushgrid.kernels.privacy.accounting import UNIT, Totals, rounded_up
-from hushgrid.kernels.ranges import MOST_MASKED
+from hushgrid.kernels.ranges import NODES
 from hushgrid.node import system
 from hushgrid.node.privacy.ledger_log import Record, Tables
 from hushgrid.node.privacy.ledger_rows import (
@@ -25,6 +25,7 @@ from hushgrid.node.privacy.ledger_rows import (
     StoredSpend,
     Window,
     costs_of,
+    honest_of,
     most_steps,
     relation,
     size,
@@ -299,18 +300,18 @@ class SpendTable:
         sums = {stored: counted for stored, counted in self.sums(ALL).items() if stored}
         return without(self._in_unit(sums, adjacency), self._in_unit(self.sums(DATED), adjacency))
 
-    def shares(self, adjacency: str) -> tuple[int, int]:
-        """What all shares of masked sums are worth to everybody else together: sums of h mu^2, in units of 2^-256.
+    def shares(self, adjacency: str, *, at_site: bool = False) -> tuple[int, int]:
+        """What all shares of masked sums are worth to everybody else together: sums of h mu^2, in units of 2^-256; or
+        to the own site's coordinator: of h/h_s mu^2.
 
-        Of the shares themselves, at the unit of `adjacency`; and of accepted gaps, which may have been shares of the
-        largest sums.
+        Of the shares themselves, at the unit of `adjacency`; and of accepted gaps, as if of the largest sums.
         """
         shares, lost = 0, 0
         for stored, counted in self.sums(ALL).items():
             if stored == "":
-                lost += MOST_MASKED * counted.totals.sums[2]
+                lost += NODES * counted.totals.sums[2]
             elif relation(stored) == relation(adjacency):
-                shares += steps(stored, adjacency) ** 2 * counted.shares
+                shares += steps(stored, adjacency) ** 2 * (counted.at_site if at_site else counted.shares)
         return shares, lost
 
     def kinds(self, adjacency: str) -> dict[str, int]:
@@ -410,10 +411,10 @@ class SpendTable:
         )
         return [StoredSpend(*row) for row in rows]
 
-    def honest(self, run: bytes) -> int | None:
-        """h of a run's shares of masked sums as they are counted, the least of them; None of a run without any."""
-        ((least,),) = self.tables.ask("SELECT min(honest) FROM spend WHERE run = ? AND honest", (run,))
-        return None if least is None else int(least)
+    def honest(self, run: bytes, *, at_site: bool = False) -> int | None:
+        """h of a run's shares of masked sums as they are counted, or h_s, the least of them; None without any."""
+        rows = self.tables.ask("SELECT DISTINCT honest FROM spend WHERE run = ? AND honest", (run,))
+        return min(filter(None, (honest_of(int(counted))[at_site] for (counted,) in rows)), default=None)
 
     def recent(self, since: float) -> Iterator[Recent]:
         """What was spent at running time `since` (s) or later, the last first.

@@ -13,46 +13,15 @@ from hushgrid.kernels.algorithms.base import Algorithm, claims_epsilon, mechanis
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy import accounting, schedule
 from hushgrid.kernels.privacy.mask_graphs import MaskGraph, fewest_neighbours, fewest_shares
+from hushgrid.kernels.privacy.masked_sums import Masked, MaskedSites
 from hushgrid.kernels.ranges import MOST_MASKED
-from hushgrid.node.schema.sections import ROUNDED, Privacy
+from hushgrid.node.schema.sections import ROUNDED, Masking, Privacy, Sites
 
+EXPOSED = 1e-9  #: what graphs of masks add to delta, unless a scenario says another number
 #: Answers beyond the rounds of a masked run in which devices may be missing: so many, and one for so many rounds.
 SPARE = (2, 10)
-EXPOSED = 1e-9  #: what graphs of masks add to delta, unless a scenario says another number
 #: Why pure-optimal is refused beside a window.
 NOT_OPTIMAL = "pure-optimal needs the number of all answers beforehand"
-
-
-class Masked(Struct, frozen=True):
-    """How a run's sums are masked."""
-
-    corrupt: int  #: t
-    contributors: int  #: s, the fewest devices of a round
-    pads: str = ""  #: what a pad is named by; "": by round and attempt alone, as in plans of older programs
-    graph: MaskGraph | None = None  #: who masks with whom; None: all with all
-    exposed: float = 0.0  #: what its draws may add to delta
-    shares: int = 0  #: h, as a ledger has counted it; 0: by the rest
-
-    @property
-    def uncorrupted(self) -> int:
-        """s - t: so many of a round's contributors at least are honest."""
-        return self.contributors - self.corrupt
-
-    @property
-    def honest(self) -> int:
-        """h: so many shares at least are in each sum that can be decoded, but for a probability of `exposed`.
-
-        s - t, and a little less where each masks with few others. 1, a share by itself, if the graph promises nothing.
-        """
-        if self.shares or self.graph is None:
-            return self.shares or self.uncorrupted
-        return max(fewest_shares(self.graph, self.exposed), 1)
-
-    def believing(self, honest: int) -> Masked:
-        """The same as somebody counts it who believes in so many honest contributors."""
-        corrupt = self.contributors - honest
-        graph = None if self.graph is None else self.graph._replace(corrupt=corrupt)
-        return replace(self, corrupt=corrupt, graph=graph)
 
 
 class Terms(Struct, frozen=True):
@@ -131,27 +100,42 @@ class Terms(Struct, frozen=True):
         moved = self.beta + self.reactive if self.mechanism == "laplace" else hypot(self.beta, self.reactive)
         return moved * (1 + ROUNDED)
 
-    def relying_on(self, honest: int | None) -> Terms:
+    def relying_on(self, honest: int | None, site: int | None = None) -> Terms:
         """The same as an owner counts it who believes in so many honest contributors at most [as many as the plan].
 
-        With fewer of them the same noise is worth more: mu sqrt(h/h').
+        With fewer of them the same noise is worth more: mu sqrt(h/h'). `site`: in the device's own site.
         """
         m = self.masked
+        if m is not None and site is not None and site < m.site:
+            return replace(self, masked=replace(m, site=site)).relying_on(honest)
         if m is None or honest is None or honest >= m.uncorrupted:
             return self
         return self._counted(m, m.believing(honest))
 
-    def counted_at(self, shares: int | None) -> Terms:
-        """The same as a ledger has counted it, by so many honest shares in a sum [as many as the plan]."""
+    def counted_at(self, shares: int | None, site: int | None = None) -> Terms:
+        """The same as a ledger has counted it, by so many honest shares in a sum [as many as the plan].
+
+        `site`: in the device's own site.
+        """
         m = self.masked
-        if m is None or shares is None or shares >= m.honest:
+        if m is None or m.graph is None:
+            return self.relying_on(shares, site)
+        if shares is None or shares >= m.honest:
             return self
-        return self._counted(m, m.believing(shares) if m.graph is None else replace(m, shares=shares))
+        return self._counted(m, replace(m, shares=shares))
 
     def _counted(self, m: Masked, believed: Masked) -> Terms:
         mu = self.per_answer * sqrt(m.honest / believed.honest) * (1 + ROUNDED)
         counted = replace(self, per_answer=mu, masked=believed)
         return replace(counted, epsilon=counted.cost(counted.answers))
+
+    def at_site(self, answers: int | None = None) -> float:
+        """Epsilon of so many answers [all] against the own site's coordinator: only its site's shares are left."""
+        count = self.answers if answers is None else answers
+        if self.masked is None or not self.masked.site or not count:
+            return self.cost(count)
+        mu = self.per_answer * sqrt(self.masked.honest / self.masked.site) * (1 + ROUNDED)
+        return accounting.claimed_epsilon(self.accountant, mu, count, self.delta)
 
     def alone(self, answers: int | None = None) -> float:
         """Epsilon of so many answers [all] against everybody else: of a masked one the node's own share of the noise is
@@ -190,7 +174,7 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0, nodes:
         raise InputError(f"privacy.answers: found {len(p.answers)} numbers, expected one (of one node)")
     answers, rounds = algorithm.capped(p.answers, p.mode, visits)
     masked = masked_of(p, nodes)
-    if masked is not None and masked.contributors < nodes:  # a round may be asked again
+    if masked is not None and masked.spares(nodes):  # a round may be asked again
         answers = p.answers or rounds + SPARE[0] + -(-rounds // SPARE[1])
         if masked.graph is not None:  # of a smaller set
             masked = _checked(replace(masked, graph=masked.graph._replace(draws=1 + max(answers - rounds, 0))))
@@ -246,9 +230,12 @@ def masked_of(p: Privacy, nodes: int) -> Masked | None:
     if not p.masked:
         return None
     k = p.masked.neighbours or 0
+    if p.masked.sites:
+        return _masked_sites(p.masked, p.masked.sites, nodes)
     if nodes > MOST_MASKED and not k:
         raise InputError(
-            f"privacy.masked: found {nodes} nodes that mask all with all, expected at most {MOST_MASKED}, or neighbours"
+            f"privacy.masked: found {nodes} nodes that mask all with all, expected at most {MOST_MASKED}, neighbours "
+            "or sites"
         )
     found = Masked(p.masked.corrupt, p.masked.contributors or nodes, p.masked.pads or "")
     if not 2 <= found.contributors <= nodes:
@@ -280,6 +267,31 @@ def _checked(masked: Masked) -> Masked:
             f"{fewest_neighbours(graph, masked.exposed, 0.0)} ({graph.nodes} nodes, {graph.corrupt} corrupt, exposed "
             f"{masked.exposed:g})"
         )
+    return masked
+
+
+def _masked_sites(p: Masking, sites: Sites, nodes: int) -> Masked:
+    """How they are masked in two levels. Raises InputError if a level has too few, or the sites are not of all
+    nodes.
+    """
+    sizes = sites.dealt(nodes)
+    m, c = sites.contributors or len(sizes), sites.corrupt or 0
+    smallest = min(sizes)
+    s = p.contributors or smallest
+    fewest = tuple(p.contributors or size for size in sizes)
+    masked = Masked(p.corrupt, s, p.pads or "", sites=MaskedSites(sizes, fewest, c, m), site=s - p.corrupt)
+    for key, fits, actual, expected in (
+        ("neighbours", not p.neighbours, f"{p.neighbours or 0}", "none beside sites: each was proved by itself"),
+        ("sites", sum(sizes) == nodes, f"sites of {sum(sizes)} nodes", f"of {nodes}"),
+        ("sites", 2 <= len(sizes) <= MOST_MASKED, f"{len(sizes)} sites", f"2 to {MOST_MASKED}"),
+        ("sites", max(sizes) <= MOST_MASKED, f"a site of {max(sizes)} nodes", f"at most {MOST_MASKED}"),
+        ("contributors", 2 <= s <= smallest, f"{s} of a site of {smallest} nodes", f"2 to {smallest}"),
+        ("corrupt", p.corrupt < s, f"{p.corrupt} of a site's {s} contributors", "fewer than these"),
+        ("sites.contributors", 2 <= m <= len(sizes), f"{m} of {len(sizes)} sites", f"2 to {len(sizes)}"),
+        ("sites.corrupt", c < m, f"{c} of {m} sites", "fewer than these"),
+    ):
+        if not fits:
+            raise InputError(f"privacy.masked.{key}: found {actual}, expected {expected}")
     return masked
 
 

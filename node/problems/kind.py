@@ -187,6 +187,16 @@ class Plan(Protocol):
         """The names of the nodes, in their order."""
         ...
 
+    @property
+    def sites(self) -> dict[str, list[str]]:
+        """The nodes of each site, by its name, of sums that are masked in two levels; {} of all else."""
+        ...
+
+    @property
+    def site_of(self) -> dict[str, str]:
+        """The site of each node; {} without sites."""
+        ...
+
 
 class ScenarioSections(Protocol):
     """The sections of a scenario that decide the public part of its problem."""
@@ -260,8 +270,8 @@ class Device(Protocol):
 
     def machine(
         self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, budget_check: BudgetCheck
-    ) -> tuple[Keeping, Gate]:
-        """Its machine and its gate in a run whose plan it has checked. `run`: the run's id."""
+    ) -> tuple[Keeping, Gate | None]:
+        """Its machine and its gate in a run whose plan it has checked. `run`: the run's id. A site has no gate."""
         ...
 
 

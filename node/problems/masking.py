@@ -6,25 +6,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from hushgrid.kernels.errors import InputError, Refused
-from hushgrid.kernels.patterns import masked
+from hushgrid.kernels.patterns import masked, sites
+from hushgrid.kernels.patterns.star import Prox
+from hushgrid.kernels.privacy.masked_sums import Masked
 from hushgrid.kernels.privacy.shares import Share, shares
+from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.gate import Authority
-from hushgrid.node.privacy.terms import Masked, Terms
+from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.kind import DeviceFile, Plan
-from hushgrid.node.schema.sections import AllowMasked
+from hushgrid.node.schema.sections import AllowMasked, Tls
 
 if TYPE_CHECKING:
     from hushgrid.node.privacy.ledger import Ledger
 
+Masks = masked.Masks
 #: A device's pads in the run of that id, kept in its ledger, among those whom its owner allows now.
 #: The last number is what the run's graphs of masks add to delta.
 MakeMasks = Callable[[bytes, "Ledger", AllowMasked | None, float], masked.Masks]
+T = TypeVar("T")
 PADS = "question"  #: what a pad is named by
 WIDE = 40  #: standard deviations that no noise passes
 #: A device picks k others; more than MANY k + SOME neighbours it has with a chance below 1e-20
@@ -41,14 +46,20 @@ def masked_terms(plan: Plan) -> tuple[Terms, Masked]:
 
 def noise_shares(plan: Plan) -> list[Share]:
     """The share of each node's noise, in the order of the nodes. Raises InputError if no grid holds it."""
+    return _once(plan, "noise_shares", lambda: _noise_shares(plan))
+
+
+def _once(plan: Plan, what: str, make: Callable[[], T]) -> T:
+    """What follows from a plan alone, made once: of many nodes in one process each would ask for that of all."""
+    memory: dict[str, T] = vars(plan)
+    return memory[what] if what in memory else memory.setdefault(what, make())
+
+
+def _noise_shares(plan: Plan) -> list[Share]:
     (t, how), p = masked_terms(plan), plan.problem
-    moves = tuple(p.moved(i, t) for i in range(len(p.nodes)))
-    return _shares(t.per_answer, moves, p.size, how.honest)
-
-
-@lru_cache(maxsize=8)  # in a simulation every node asks for those of all
-def _shares(mu: float, moves: tuple[float, ...], size: int, honest: int) -> list[Share]:
-    return shares(mu, moves, size, honest)
+    moves = [p.moved(i, t) for i in range(len(p.nodes))]
+    made = shares(t.per_answer, moves, p.size, how.honest)
+    return [share._replace(site=how.of_site(i).site) for i, share in enumerate(made)] if how.sites else made
 
 
 def introduced(plan: Plan) -> int:
@@ -66,13 +77,25 @@ def own_share(plan: Plan, node: str, authority: Authority) -> Share | None:
     if plan.terms is None or plan.terms.masked is None:
         return None
     share: Share = noise_shares(plan)[plan.problem.position(node)]
-    return share.relying_on(masked_terms(plan)[0].relying_on(authority.honest).masked.honest)  # type: ignore[union-attr]
+    how, honest = plan.terms.masked, authority.honest
+    if how.graph is not None and honest is not None:
+        honest = how.believing(min(honest, how.uncorrupted)).honest
+    return share.relying_on(honest, authority.honest_at_site)
 
 
-def numbers(plan: Plan) -> masked.Terms:
-    """What both ends must agree on. Raises InputError if a sum of all could pass 2^63 grid steps, where it would
-    wrap.
+def numbers(plan: Plan, site: str = "") -> masked.Terms:
+    """What both ends must agree on; of two levels above, or in a site. Raises InputError if a sum of all could pass
+    2^63 grid steps, where it would wrap.
     """
+    terms = _once(plan, "numbers", lambda: _numbers(plan))
+    _, how = masked_terms(plan)
+    if how.sites is None:
+        return terms
+    contributors = how.sites.fewest[list(plan.sites).index(site)] if site else how.sites.contributors
+    return replace(terms, contributors=contributors)
+
+
+def _numbers(plan: Plan) -> masked.Terms:
     (t, how), p, n = masked_terms(plan), plan.problem, len(plan.nodes)
     lattice = noise_shares(plan)[0].lattice
     largest = max(p.largest(i, t) for i in range(n)) + WIDE * lattice.scale
@@ -101,9 +124,41 @@ def member(plan: Plan, name: str, gate: Any, masks: masked.Masks) -> masked.Mask
             f"{name}: found pads by {rule} (its coordinator runs another version), expected them by {PADS}"
         )
     start = np.zeros(plan.problem.size)
-    members = plan.nodes if how.graph else ()
-    context = masked.NodeContext(name=name, gate=gate, masks=masks, terms=numbers(plan), start=start, members=members)
+    terms, members = numbers(plan, plan.site_of.get(name, "")), plan.nodes if how.graph else ()
+    context = masked.NodeContext(name=name, gate=gate, masks=masks, terms=terms, start=start, members=members)
     return masked.MaskedMember(context, plan.running.rounds)
+
+
+def centre(plan: Plan, public: Callable[[Vector], Vector], prox: Prox) -> masked.ServerContext:
+    """What the coordinator's machine is made from; of two levels the one above. public, prox: as there."""
+    _, how = masked_terms(plan)
+    fewest = how.sites.fewest if how.sites else ()
+    devices = {site: (frozenset(nodes), s) for (site, nodes), s in zip(plan.sites.items(), fewest, strict=True)}
+    return masked.ServerContext(
+        members=list(devices or plan.nodes),
+        terms=numbers(plan),
+        start=np.zeros(plan.problem.size),
+        public=public,
+        prox=prox,
+        sites=devices,
+    )
+
+
+def site_member(plan: Plan, site: str, masks: masked.Masks, run: bytes) -> sites.SiteMember:
+    """The machine of a site towards the fleet above. run: the run's id there."""
+    return sites.SiteMember(site, masks, numbers(plan), np.zeros(plan.problem.size), plan.running.rounds, run)
+
+
+def site_centre(plan: Plan, site: str) -> sites.SiteCentre:
+    """The machine of a site towards its devices."""
+    context = masked.ServerContext(
+        members=plan.sites[site],
+        terms=numbers(plan, site),
+        start=np.zeros(plan.problem.size),
+        public=lambda x: x,
+        prox=lambda v, t: v,
+    )
+    return sites.SiteCentre(context, plan.running.rounds)
 
 
 def none_allowed(node: str) -> Refused:
@@ -117,13 +172,17 @@ def masks_of(owner: DeviceFile) -> MakeMasks | None:
     Raises InputError if a file that says so is wrong. Those of the authorities are read again for each run, because
     certificates are revoked.
     """
-    if (allowed := owner.allow.masked) is None:
+    if owner.allow.masked is None:
         return None
+    assert owner.tls is not None  # the device's file was checked
+    return masks_by(owner.node, owner.tls, owner.allow.masked)
+
+
+def masks_by(node: str, tls: Tls, allowed: AllowMasked) -> MakeMasks:
+    """How the one with this name and certificate masks. Raises InputError as `masks_of` does."""
     from hushgrid.node.masks.identity import Identity, trust_of
     from hushgrid.node.masks.run_masks import RunMasks
 
-    tls, node = owner.tls, owner.node
-    assert tls is not None  # the device's file was checked
     files = tls.cert or "", tls.key or ""
     identity = Identity.read(node, *files)
     trust_of(allowed, tls)

@@ -16,9 +16,23 @@ def figures(t: Terms) -> Document:
     if m is None:
         return {}
     alone = {"epsilon": t.alone(), "delta": t.delta}
-    graph = {} if m.graph is None else {"neighbours": m.graph.neighbours, "exposed": m.exposed}
-    sums: Document = {"corrupt": m.corrupt, "contributors": m.contributors, "honest": m.honest, "alone": alone}
-    return {"masked": sums | graph}
+    figures = {"corrupt": m.corrupt, "contributors": m.contributors, "honest": m.honest, "alone": alone}
+    if m.graph is not None:
+        figures |= {"neighbours": m.graph.neighbours, "exposed": m.exposed}
+    if m.sites is not None:
+        at_site = {"epsilon": t.at_site(), "delta": t.delta, "honest": m.site}
+        figures["sites"] = {
+            "number": len(m.sites.sizes),
+            "contributors": m.sites.contributors,
+            "corrupt": m.sites.corrupt,
+            "at_site": at_site,
+        }
+    return {"masked": figures}
+
+
+def _uncorrupted(m: DocumentView) -> int:
+    """So many of a round's contributors have to be honest."""
+    return int(m["honest"] if m.get("sites") else m["contributors"] - m["corrupt"])
 
 
 def short(privacy: DocumentView) -> str:
@@ -26,11 +40,15 @@ def short(privacy: DocumentView) -> str:
     m = privacy.get("masked")
     if not m:
         return ""
-    honest = m["contributors"] - m["corrupt"]
     graphs = f"; graphs of masks add {m['exposed']:g} to delta" if "neighbours" in m else ""
+    sites = m.get("sites")
+    at_site = f"against its own site's coordinator epsilon {sites['at_site']['epsilon']:.6g}, " if sites else ""
+    whom = f"coordinator, broker and any {m['corrupt']} of the nodes"
+    if sites:
+        whom = f"the fleet's coordinator and broker, {sites['corrupt']} other sites and any {m['corrupt']} of the nodes"
     return (
-        f" against coordinator, broker and any {m['corrupt']} of the nodes together, if {honest} of a round's "
-        f"contributors are honest (against all others together epsilon {m['alone']['epsilon']:.6g}{graphs})"
+        f" against {whom} together, if {_uncorrupted(m)} of a round's "
+        f"contributors are honest ({at_site}against all others together epsilon {m['alone']['epsilon']:.6g}{graphs})"
     )
 
 
@@ -52,7 +70,7 @@ def claim(result: DocumentView, epsilon: str, number: Callable[..., str]) -> tup
     m, nodes = (result.get("privacy") or {}).get("masked"), result.get("nodes")
     if not m:
         return ()
-    t, h, alone = m["corrupt"], m["contributors"] - m["corrupt"], m["alone"]
+    t, h, alone, sites = m["corrupt"], _uncorrupted(m), m["alone"], m.get("sites")
     others = f"any {t} of the {nodes} devices" if t else "none of the devices"
     graph = (
         f" Each device masks with {m['neighbours']} others of its own choice: with a probability of at most "
@@ -60,12 +78,22 @@ def claim(result: DocumentView, epsilon: str, number: Callable[..., str]) -> tup
         if "neighbours" in m
         else ""
     )
+    above = "the broker, the coordinator"
+    at_site = ""
+    if sites:
+        c = sites["corrupt"]
+        above = f"the fleet's broker and coordinator, {f'any {c}' if c else 'none'} of the other sites' coordinators"
+        at_site = (
+            f"Against its own site's coordinator, which sees the site's sums, and {others}: (ε = "
+            f"{number(sites['at_site']['epsilon'], 4)}, δ = {number(alone['delta'])}), provided at least "
+            f"{sites['at_site']['honest']} of the site's contributors do so. "
+        )
     return (
-        f"Against the broker, the coordinator and {others} together, and anyone who {OPEN}: (ε = {epsilon}, δ = "
+        f"Against {above} and {others} together, and anyone who {OPEN}: (ε = {epsilon}, δ = "
         f"{number(alone['delta'])})-differential privacy for one record, computationally, provided at least {h} of a "
-        "round's contributors run this program and their certificates are theirs. Against all others together: (ε = "
-        f"{number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}). A device whose owner believes in fewer "
-        f"honest ones counts more, and its own ledger says how much.{graph}",
+        f"round's contributors run this program and their certificates are theirs. {at_site}Against all others "
+        f"together: (ε = {number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}). A device whose owner believes "
+        f"in fewer honest ones counts more, and its own ledger says how much.{graph}",
         "Masking is not integrity: a device can spoil a sum, and nobody sees which one did.",
     )
 

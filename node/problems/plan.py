@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from hushgrid.kernels.algorithms import registry
 from hushgrid.kernels.algorithms.base import walk_of
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.patterns.sites import dealt
 from hushgrid.kernels.ranges import Seconds, Title
 from hushgrid.node.privacy.terms import Terms, check_privacy, terms
 from hushgrid.node.problems.kind import Kind
@@ -59,13 +60,35 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
             max(demands, key=lambda demand: min(demand[0] or demand[1], demand[1]), default=(self._stated, 0))
         )
 
+    @cached_property
+    def sites(self) -> dict[str, list[str]]:
+        """The nodes of each site, by its name, of sums that are masked in two levels; {} of all else."""
+        masked = self.terms.masked if self.terms else None
+        return dict(dealt(self.nodes, masked.sites.sizes)) if masked and masked.sites else {}
+
+    @cached_property
+    def site_of(self) -> dict[str, str]:
+        """The site of each node; {} without sites."""
+        return {node: site for site, nodes in self.sites.items() for node in nodes}
+
     def terms_of(self, node: str) -> Terms | None:
         """What the plan asks of a node's gate; None without privacy. Raises InputError if the plan has no such node."""
+        if self.sites and node in self.site_of:
+            return self._terms_at_site[self.site_of[node]]
         if self.privacy is None or not self._visits:
             return self.terms
         if node not in self.nodes:
             raise InputError(f"{node}: found a plan for {self.nodes[0]}..{self.nodes[-1]}, expected one for it")
         return self._terms(self._asked(self.nodes.index(node)))
+
+    @cached_property
+    def _terms_at_site(self) -> dict[str, Terms]:
+        """What is asked of the nodes of each site."""
+        t = self.terms
+        assert t is not None
+        assert t.masked is not None
+        places = {site: self.nodes.index(nodes[0]) for site, nodes in self.sites.items()}
+        return {site: replace(t, masked=t.masked.of_site(place)) for site, place in places.items()}
 
     @property
     def caps(self) -> tuple[int, ...]:

@@ -343,8 +343,9 @@ class Member(Endpoint):
         seed = self.simulated.seed if self.simulated else None
         noise = noise_source(seed, self.name)
         machine, gate = self.device.machine(plan, run, self.ledger, noise, budget_check)
-        gate.journal, gate.run, gate.version = self.journal, run, budget_check.version
-        gate.released = [] if self.observe else None
+        if gate is not None:
+            gate.journal, gate.run, gate.version = self.journal, run, budget_check.version
+            gate.released = [] if self.observe else None
         self._limit = max(self.device.limit(plan), wire.SMALL)
         if machine.hears:
             shared = tuple(self.topics.all(node) for node in machine.hears)

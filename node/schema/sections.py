@@ -197,6 +197,28 @@ class Budget(Section, frozen=True, kw_only=True):
         return None if self.window is None else seconds(self.window)
 
 
+class Sites(Section, frozen=True, kw_only=True):
+    """Masked sums in two levels: devices mask within their site, and sites against each other."""
+
+    #: how many sites: the nodes are dealt to s1, s2, ... in their order, as evenly as can be
+    number: Count | UnsetType = UNSET
+    sizes: Annotated[tuple[Count, ...], Meta(max_length=NODES)] | UnsetType = UNSET  #: or how many nodes each has
+    #: c: so many sites' coordinators, another than a device's own, may work together with the fleet's [0]
+    corrupt: Annotated[int, Meta(ge=0, lt=NODES)] | UnsetType = UNSET
+    contributors: Count | UnsetType = UNSET  #: m, the fewest sites of a round [all]
+
+    def __post_init__(self) -> None:
+        if (self.number is UNSET) == (self.sizes is UNSET):
+            raise ValueError("Expected one of number and sizes")
+
+    def dealt(self, nodes: int) -> tuple[int, ...]:
+        """How many of so many nodes each site has."""
+        if self.sizes is not UNSET:
+            return self.sizes
+        number = self.number or 1
+        return tuple(nodes * (k + 1) // number - nodes * k // number for k in range(number))
+
+
 class Masking(Section, frozen=True, kw_only=True):
     """Masked sums: broker and coordinator see only sums over devices, and each adds a share of the noise."""
 
@@ -210,6 +232,8 @@ class Masking(Section, frozen=True, kw_only=True):
     neighbours: Count | UnsetType = UNSET
     #: beside `neighbours`: what their graphs may add to delta in the whole run [1e-9]
     exposed: Delta | UnsetType = UNSET
+    #: two levels of sums: `contributors` are those of each site then [one level]
+    sites: Sites | UnsetType = UNSET
     #: in a plan alone: a pad is named by the whole question, and a device takes part under no other rule
     pads: Literal["question"] | UnsetType = UNSET
 
@@ -290,6 +314,17 @@ class Loaded(Section, frozen=True, kw_only=True):
     q: Buses  #: numbers of the buses that may draw reactive power
 
 
+class AllowSite(Section, frozen=True, kw_only=True):
+    """What a device's owner consents to towards the coordinator of its own site, which sees the site's sums."""
+
+    #: how many honest contributors of its own site, this device among them, its owner believes in; a plan must rely on
+    #: as many at least
+    honest: Annotated[int, Meta(ge=1, le=NODES)]
+    #: the most that all its shares over the life of the ledger may be worth against that coordinator, at the
+    #: budget's delta
+    epsilon: Epsilon
+
+
 Fingerprints = Annotated[tuple[Sha256, ...], Meta(min_length=1, max_length=NODES)]
 
 
@@ -316,6 +351,7 @@ class AllowMasked(Section, frozen=True, kw_only=True):
     #: the most that graphs of masks may add to delta over the life of the ledger, counted with `honest`.
     #: None: no run in which devices mask with few others
     exposed: Delta | None = None
+    site: AllowSite | None = None  #: masked sums in two levels [none]
 
     def __post_init__(self) -> None:
         if (self.peers is None) == (self.ca is None):

@@ -70,11 +70,11 @@ class Stream:
         if bounds is None:
             return None
         start, end = bounds
-        whole = self._in
-        first = whole[self._at]
-        body = memoryview(whole)[start:end] if end - start >= LARGE else bytes(whole[start:end])
+        buffer = self._in
+        first = buffer[self._at]
+        body = memoryview(buffer)[start:end] if end - start >= LARGE else bytes(buffer[start:end])
         self._at = end
-        if end == len(whole):
+        if end == len(buffer):
             self._in, self._at = b"", 0
         return first, body
 

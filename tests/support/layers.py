@@ -117,6 +117,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
     "broker": (
         "servers",
         "coordinator",
+        "sites",
         "report/drawings",
         "report",
         "watch",

@@ -30,6 +30,7 @@ from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, SeededNoise, SystemNoise
 from hushgrid.node.problems import masking_words
 from hushgrid.node.problems.kind import Device
+from hushgrid.node.problems.masking import MakeMasks
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.versions import version
 
@@ -49,6 +50,7 @@ class Finished(Over):
     ledgers_kept: bool  #: whether the ledgers count over several runs
     per_node: dict[str, Document]  #: each node's privacy account, by its name
     transcript: list[Document] | None  #: every message, if the scenario asks for it
+    below: tuple[int, int] = (0, 0)  #: messages and bytes between sites and their devices
 
 
 @dataclass(kw_only=True)
@@ -119,6 +121,10 @@ class Setup(ABC):
     @abstractmethod
     def device(self, name: str) -> Device:
         """A node with its data."""
+
+    def site_masks(self, name: str) -> MakeMasks:
+        """How a site of two levels masks against the others."""
+        raise NotImplementedError
 
     @abstractmethod
     def child(self, name: str, place: Path) -> Document:
@@ -211,8 +217,9 @@ class Setup(ABC):
             "quality": msgspec.to_builtins(figures.quality),
             **({"test": self.test} if self.test else {}),
             **{key: last.get(key) for key in (*FIGURES, *self.own_figures)},
-            "messages": seen.total_messages,
-            "bytes": seen.total_bytes,
+            "messages": seen.total_messages + over.below[0],
+            "bytes": seen.total_bytes + over.below[1],
+            **({"in_sites": {"messages": over.below[0], "bytes": over.below[1]}} if plan.sites else {}),
             "wall_s": round(over.wall_s, 3),
             "privacy": self._privacy(over, seen.capped),
             "notes": list(self.notes),

@@ -19,7 +19,7 @@ def identities(plan: RunPlan) -> Mapping[str, Identity]:
         return {}
     from hushgrid.node.masks.identity import made_up
 
-    return made_up(plan.nodes)[0]
+    return made_up([*plan.nodes, *plan.sites])[0]
 
 
 def makers(plan: RunPlan) -> Mapping[str, MakeMasks]:

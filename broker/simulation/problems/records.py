@@ -59,6 +59,9 @@ class RowNodes(GraphSetup):
     def device(self, name: str) -> Rows:
         return Rows(name, self.shards[index(name)], masks=self._masks.get(name))
 
+    def site_masks(self, name: str) -> MakeMasks:
+        return self._masks[name]
+
     @cached_property
     def _masks(self) -> Mapping[str, MakeMasks]:
         return makers(self.plan)

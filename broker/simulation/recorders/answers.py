@@ -70,7 +70,7 @@ class AnswerTrace:
         if decoded is None:
             return []
         w, answer, count = decoded
-        return [Answer(machine.state.round, w, answer, 1 / sqrt(count), 0.0)] if count == len(machine.members) else []
+        return [Answer(machine.state.round, w, answer, 1 / sqrt(count), 0.0)] if count == machine.devices else []
 
     def _write(self) -> None:
         for slot, answer in self._waiting.items():

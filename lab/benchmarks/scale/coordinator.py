@@ -98,7 +98,7 @@ def _measured(url: str, place: Path, case: Case) -> list[Row]:
         centre = coordinator(fleet, setup.plan, "", ledger, silent_s=PATIENCE_S, progress=progress)
         began = time.process_time()
         coordinate(centre, url)
-        whole = time.process_time() - began
+        used = time.process_time() - began
     with ExitStack() as stack:
         stack.enter_context(processes([(echoes, (url, bare, case.nodes))]))
         client = stack.enter_context(BareRounds(url, bare, case.nodes))
@@ -108,7 +108,7 @@ def _measured(url: str, place: Path, case: Case) -> list[Row]:
     what = f"{case.pattern} of {case.nodes}"
     rival = Row(what=f"{what}: bare paho, a message and its answer", unit="ms", value=each)
     ours = row(what, "ms", [watch.processor / case.nodes], rival=rival)
-    gathering = (1e3 * whole - watch.processor * (case.rounds - WARM)) / case.nodes
+    gathering = (1e3 * used - watch.processor * (case.rounds - WARM)) / case.nodes
     return [
         against(ours, case.limit) if case.limit else ours,
         rival,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any, cast
 
@@ -14,8 +15,8 @@ from hushgrid.kernels.patterns.star import ServerContext
 from hushgrid.kernels.problems.losses import public_gradient
 from hushgrid.kernels.problems.verdict import verdict_of
 from hushgrid.kernels.types import Document, Vector
+from hushgrid.node.problems import masking
 from hushgrid.node.problems.kind import Ended, Plan
-from hushgrid.node.problems.masking import numbers
 
 Table = tuple[Sequence[str], list[tuple[object, ...]]]  #: columns, and rows
 
@@ -39,15 +40,8 @@ def masked_centre(plan: Plan) -> masked.ServerContext:
     """The same where only sums over the nodes are seen."""
     p, stop = plan.problem, plan.stop
     o = p.objective
-    return masked.ServerContext(
-        members=list(p.nodes),
-        terms=numbers(plan),
-        start=np.zeros(p.size),
-        public=lambda x: public_gradient(x, o.l2, o.lam, o.omega),
-        prox=p.regularizer.prox,
-        tolerance=stop.tolerance if stop else 0.0,
-        patience=stop.patience if stop else 0,
-    )
+    made = masking.centre(plan, lambda x: public_gradient(x, o.l2, o.lam, o.omega), p.regularizer.prox)
+    return replace(made, tolerance=stop.tolerance if stop else 0.0, patience=stop.patience if stop else 0)
 
 
 def held(plan: Plan, full_plan: Plan, source: str, z: Mapping[str, Vector]) -> Vector:

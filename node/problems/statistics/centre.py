@@ -12,8 +12,9 @@ from hushgrid.kernels.patterns import masked
 from hushgrid.kernels.problems.optimality import CONFIDENCE, Noise, noise_norm
 from hushgrid.kernels.problems.verdict import verdict_of_sum
 from hushgrid.kernels.types import Document
+from hushgrid.node.problems import masking
 from hushgrid.node.problems.kind import Ended, Plan
-from hushgrid.node.problems.masking import noise_shares, numbers
+from hushgrid.node.problems.masking import noise_shares
 from hushgrid.node.problems.records.centre import Table, centre, concluded, held
 from hushgrid.node.problems.statistics.gate import lattice_of
 from hushgrid.node.problems.statistics.section import StatisticsPlan
@@ -26,13 +27,7 @@ __all__ = ["answer", "centre", "concluded", "held", "masked_centre", "view"]
 def masked_centre(plan: Plan) -> masked.ServerContext:
     """The centre where only the sum is seen."""
     zero = np.zeros(plan.problem.size)
-    return masked.ServerContext(
-        members=list(plan.nodes),
-        terms=numbers(plan),
-        start=zero,
-        public=lambda x: zero,
-        prox=plan.problem.regularizer.prox,
-    )
+    return masking.centre(plan, lambda x: zero, plan.problem.regularizer.prox)
 
 
 def answer(plan: Plan, state: Any, over: None) -> tuple[Document, dict[str, Table]]:

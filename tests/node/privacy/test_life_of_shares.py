@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hushgrid.broker.simulation.setup import prepare
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy.accounting import UNIT, gdp_epsilon, units
-from hushgrid.kernels.ranges import MOST_MASKED
+from hushgrid.kernels.ranges import NODES
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.budget import BudgetCheck, worth_alone
 from hushgrid.node.privacy.ledger import Ledger
@@ -96,7 +96,7 @@ def test_after_any_history_of_runs_compaction_and_restarts_the_sums_are_those_of
             own, lost = made.ledger.spends.shares(adjacency)
             assert own == made.naive(adjacency)
             # what a gap lacks is a difference of rounded sums
-            assert lost / 2**UNIT == pytest.approx(MOST_MASKED * made.lost, rel=1e-9)
+            assert lost / 2**UNIT == pytest.approx(NODES * made.lost, rel=1e-9)
     assert made.ledger.verify() == []
     made.ledger.close()
 
@@ -222,7 +222,7 @@ def test_a_gap_counts_as_if_it_had_been_shares_of_the_largest_sums(tmp_path, pla
     owner.ledger.marks.tell(Mark(owner.ledger.id, 3, mu2=0.01))
     owner.ledger.accept()
     assert worth_alone(sum(owner.ledger.spends.shares("replace-one-record")), DELTA) == pytest.approx(
-        gdp_epsilon((MOST_MASKED * 0.01) ** 0.5, DELTA), rel=1e-9
+        gdp_epsilon((NODES * 0.01) ** 0.5, DELTA), rel=1e-9
     )
     with pytest.raises(Refused, match="its owner allows 3"):
         owner.lives()

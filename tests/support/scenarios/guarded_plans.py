@@ -81,14 +81,14 @@ def raw_plan(name: str) -> dict[str, Any]:
 DELTA = 1e-5
 
 
-def sum_of(nodes: int, corrupt: int, epsilon: float, **masked: float) -> RunPlan:
-    """Of one masked mean over so many devices with 50 rows of 3 features each."""
+def sum_of(nodes: int, corrupt: int, epsilon: float, **masking: object) -> RunPlan:
+    """Of one masked mean over so many devices with 50 rows of 3 features each. masking: more of `privacy.masked`."""
     raw = {
         "hushgrid": 1, "name": "sum", "algorithm": {"name": "sum"},
         "problem": {"kind": "mean", "data": {"devices": {"features": 3, "rows": 50}, "nodes": nodes}},
         "privacy": {
             "mechanism": "gaussian", "accountant": "gdp", "epsilon": epsilon, "delta": DELTA,
-            "adjacency": {"replace-one-record": {"clip": 1.0}}, "masked": {"corrupt": corrupt} | masked,
+            "adjacency": {"replace-one-record": {"clip": 1.0}}, "masked": {"corrupt": corrupt} | masking,
         },
     }  # fmt: skip
     scenario = scenario_from(raw, "s")

@@ -1,4 +1,4 @@
-"""Mistakes that the stack once had, put back: the simulation finds them by search, and in the lives they were found in."""
+"""Mistakes that the stack once had, put back: the simulation finds them by search, and in their lives."""
 
 from __future__ import annotations
 

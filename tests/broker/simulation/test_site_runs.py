@@ -1,0 +1,91 @@
+"""Runs in two levels end to end in one process: the same sums as in one level, what is paid, what is silent."""
+
+from contextlib import closing
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from hushgrid.broker.simulation import run
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.privacy.accounting import gdp_epsilon
+from hushgrid.lab.attacks.masked import MaskedSums, decodable
+from hushgrid.lab.attacks.transcript import parse
+from hushgrid.lab.audit.ledgers import compared
+from hushgrid.node.privacy.ledger import Ledger
+from tests.support.runs.background_run import assert_same_bits
+from tests.support.runs.masked_runs import masked, summed
+
+NONE = {"privacy": {"masked": {"corrupt": 0}}}
+SITES = {"privacy": {"masked": {"corrupt": 0, "sites": {"number": 2}}}}
+
+
+def test_two_levels_add_up_what_one_level_does_bit_by_bit(tmp_path):
+    flat, levels = (run(summed(tmp_path, nodes=6, **over)) for over in (NONE, SITES))
+    assert np.array_equal(levels.solution["x"], flat.solution["x"])
+    assert levels.summary["summed"] == flat.summary["summed"] == [f"n{i}" for i in range(6)]
+    assert levels.privacy.claimed == flat.privacy.claimed
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("algorithm", [{}, {"momentum": 0.6}])
+def test_federated_averaging_in_two_levels_takes_the_steps_of_one(tmp_path, algorithm):
+    flat, levels = (run(masked(tmp_path, nodes=6, algorithm=algorithm, **over)) for over in (NONE, SITES))
+    assert np.array_equal(levels.solution["x"], flat.solution["x"])
+    assert levels.rounds_done == flat.rounds_done == 6
+    assert levels.quality.verdict == flat.quality.verdict
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("seed", range(4))
+def test_loss_repeats_reordering_and_crashes_of_every_role_change_no_bit(tmp_path, seed):
+    calm = run(masked(tmp_path, nodes=6, **SITES))
+    faults = {"loss": 0.1, "duplicate": 0.1, "reorder": 0.3, "crash": 0.02, "seed": seed}
+    rough = run(masked(tmp_path, nodes=6, run={"faults": faults}, **SITES))
+    assert_same_bits(rough, calm)
+
+
+def test_a_result_and_its_ledgers_say_three_numbers(tmp_path):
+    """h = 6 and h_s = 3: the site's coordinator's mu is sqrt 2 larger, a share alone sqrt 6."""
+    result = run(summed(tmp_path, nodes=6, **SITES), out=tmp_path / "run")
+    account = result.privacy.per_node["n0"]
+    with closing(Ledger(tmp_path / "run/ledger/n0.ledger", "n0", durable=False)) as ledger:
+        (spend,) = ledger.spends.rows()
+    for key, times in {"ledger": 1, "at_site": sqrt(2), "alone": sqrt(6)}.items():
+        assert account[key].epsilon == pytest.approx(gdp_epsilon(spend.value * times, 1e-5), rel=1e-10)
+    assert account.spent.epsilon == pytest.approx(result.privacy.claimed.epsilon, rel=1e-6)
+    assert result.messages == result.in_sites["messages"] + 2 * 2 * 4  # four exchanges of two sites
+    assert result.in_sites["messages"] == 2 * 6 * 4
+
+
+@pytest.mark.runs
+def test_the_noise_of_two_levels_is_that_of_the_law(tmp_path):
+    """25 sums over six devices in two sites: their deviations from the exact sum, in standard deviations of six shares,
+    are chi-square.
+    """
+    exact = run(summed(tmp_path, nodes=6, masked=False, privacy={"epsilon": 1e8}))
+    z = []
+    for seed in range(25):
+        result = run(summed(tmp_path, nodes=6, seed=seed, **SITES))
+        z.append((result.solution["x"] - exact.solution["x"]) / result.solution["sd"])
+    squares = np.concatenate(z) ** 2
+    k = squares.size
+    assert abs(squares.sum() - k) < 4 * sqrt(2 * k)  # chi-square with k degrees: four standard deviations
+
+
+def test_whoever_hears_every_broker_decodes_the_fleets_sum_and_each_sites_and_no_device(tmp_path):
+    """And an audit finds each device's one answer in the run of its site, and in its ledger."""
+    result = run(summed(tmp_path, nodes=6, run={"record": "transcript"}, **SITES), out=tmp_path / "run")
+    found = {s.among: s for s in decodable(parse(result.transcript, "t"))}
+    first, second, both = ("n0", "n1", "n2"), ("n3", "n4", "n5"), ("s1", "s2")
+    assert {among: s.devices for among, s in found.items()} == {first: 3, second: 3, both: 6}
+    assert np.array_equal(found[both].total, found[first].total + found[second].total)
+    assert "No answer of a single device" in " ".join(MaskedSums().recover(parse(result.transcript, "t")).notes)
+    ledgers = [tmp_path / f"run/ledger/n{i}.ledger" for i in range(6)]
+    rows = compared(tmp_path / "run/transcript.jsonl", ledgers)
+    assert [(c.node, c.travelled, c.paid, c.wrong) for c in rows] == [(f"n{i}", 1, 1, ()) for i in range(6)]
+
+
+def test_a_run_with_sites_stays_in_one_process(tmp_path):
+    with pytest.raises(InputError, match="transport: found mqtt with sites, expected memory"):
+        run(summed(tmp_path, nodes=6, **SITES), transport="mqtt")

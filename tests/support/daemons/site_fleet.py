@@ -1,0 +1,103 @@
+"""Two sites of three devices each, as real processes: a broker and a coordinator a site, and one of each above."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from hushgrid.broker.servers.process import free_port
+from tests.support.daemons.deployed_fleet import Daemon, Fleet, broker, certificates
+from tests.support.daemons.deployed_ring import rows
+from tests.support.daemons.masked_fleet import SUM, fingerprint
+from tests.support.paths import DEPLOY
+
+SITES = {"s1": ("n0", "n1", "n2"), "s2": ("n3", "n4", "n5")}
+DEVICES = [node for nodes in SITES.values() for node in nodes]
+SCENARIO = SUM.replace("nodes: 4", "nodes: 6").replace(
+    "masked: {corrupt: 1, contributors: 3}", "masked: {corrupt: 0, sites: {number: 2}}"
+)
+DEVICE = """
+node: {node}
+fleet: {fleet}
+broker: {url}
+tls: {{ca: {certs}/ca.crt, cert: {certs}/{node}.crt, key: {certs}/{node}.key}}
+state: lib/{node}
+data: {node}.npz
+labels: {{classes: 2}}
+budget: {{epsilon: 20.0, delta: 1.0e-5, adjacency: {{replace-one-record: {{clip: 1.0}}}}}}
+allow:
+  algorithms: [sum]
+  problems: [{{kind: mean}}]
+  masked: {{corrupt: 0, honest: {honest}, alone: 9.0, site: {{honest: 2, epsilon: 6.0}}, peers: [{peers}]}}
+"""
+COORDINATOR = """
+fleet: {fleet}
+broker: {url}
+tls: {{ca: {certs}/ca.crt, cert: {certs}/coordinator.crt, key: {certs}/coordinator.key}}
+state: lib/coordinator
+silent_s: {silent}
+"""
+
+
+class SiteFleet:
+    """All of it in `directory`, on mosquitto with TLS."""
+
+    def __init__(self, directory: Path, program: Path, stack, scenario: str = SCENARIO, honest: int = 4) -> None:
+        self.certs = directory / "certs"
+        certificates(self.certs, "coordinator", *SITES, *DEVICES)
+        self.above = self._fleet(directory / "above", program, stack)
+        self.sites = {site: self._fleet(directory / site, program, stack) for site in SITES}
+        (self.above.directory / "scenario.yaml").write_text(scenario)
+        text = COORDINATOR.format(fleet="taps", url=self.above.url, certs=self.certs, silent=60)
+        (self.above.directory / "coordinator.yaml").write_text(text + "scenario: scenario.yaml\n")
+        for site, nodes in SITES.items():
+            self._site(site, nodes, honest)
+
+    def _fleet(self, directory: Path, program: Path, stack) -> Fleet:
+        port = free_port()
+        fleet = Fleet(directory, f"mqtts://127.0.0.1:{port}", stack, DEPLOY / "ring")
+        shutil.copy2(DEPLOY / "mosquitto.conf", directory)
+        (directory / "acl").write_text("pattern readwrite hushgrid/#\n")
+        fleet.edit("mosquitto.conf", "/etc/mosquitto/certs", str(self.certs))
+        fleet.edit("mosquitto.conf", "log_dest syslog", "log_dest stderr")
+        broker(fleet, program, "mosquitto.conf", "8883", f"{port} 127.0.0.1")
+        return fleet
+
+    def _peers(self, names) -> str:
+        return ", ".join(fingerprint(self.certs / f"{name}.crt") for name in names)
+
+    def _site(self, site: str, nodes: tuple[str, ...], honest: int) -> None:
+        fleet, certs = self.sites[site], self.certs
+        above = (
+            f"above:\n  site: {site}\n  fleet: taps\n  broker: {self.above.url}\n"
+            f"  tls: {{ca: {certs}/ca.crt, cert: {certs}/{site}.crt, key: {certs}/{site}.key}}\n"
+            f"  peers: [{self._peers(SITES)}]\n"
+        )
+        text = COORDINATOR.format(fleet=f"taps-{site}", url=fleet.url, certs=certs, silent=5)
+        (fleet.directory / "coordinator.yaml").write_text(text + above)
+        for node in nodes:
+            file = DEVICE.format(
+                node=node, fleet=f"taps-{site}", url=fleet.url, certs=certs, peers=self._peers(nodes), honest=honest
+            )
+            (fleet.directory / "nodes" / f"{node}.yaml").write_text(file)
+            A, b = self.rows(node)
+            np.savez(fleet.directory / "nodes" / f"{node}.npz", A=A, b=b)
+
+    @staticmethod
+    def rows(node: str):
+        return rows(seed=DEVICES.index(node))
+
+    def site(self, name: str) -> Daemon:
+        daemon = self.sites[name].coordinator()
+        daemon.wait_for("ready on")
+        return daemon
+
+    def device(self, name: str) -> Daemon:
+        return next(self.sites[site] for site, nodes in SITES.items() if name in nodes).node(name)
+
+    def ledger(self, name: str) -> Path:
+        site = next(site for site, nodes in SITES.items() if name in nodes)
+        return self.sites[site].directory / "nodes" / "lib" / name / f"{name}.ledger"
+
+    def site_ledger(self, site: str) -> Path:
+        return self.sites[site].directory / "lib" / "coordinator" / f"{site}.ledger"

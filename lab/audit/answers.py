@@ -156,7 +156,7 @@ def honest_sum(gates: Sequence[Any], x: Vector) -> Answer:
     """What a point makes two gates of a masked run release, with the shares of the other honest devices: their values
     are known.
     """
-    lattice, h = gates[0].masked
+    lattice, h = gates[0].masked.lattice, gates[0].masked.honest
     one, other = (gate.share(x, b"") * lattice.g for gate in gates)
     return Answer("gaussian", (one, other), lattice.scale * sqrt(h), lattice, h)
 

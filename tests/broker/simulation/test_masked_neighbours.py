@@ -97,6 +97,6 @@ def test_more_than_500_devices_take_part_with_neighbours_and_not_without(tmp_pat
             scenario_from(summed(tmp_path, nodes=501, m=2, privacy={"masked": {"corrupt": 50} | masked}))
         ).plan
 
-    with pytest.raises(InputError, match="found 501 nodes that mask all with all, expected at most 500, or neighbours"):
+    with pytest.raises(InputError, match="found 501 nodes that mask all with all, expected at most 500, neighbours or sites"):
         plan()
     assert plan(neighbours=12).terms.masked.honest >= 0.95 * 451

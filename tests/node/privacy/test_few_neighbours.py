@@ -59,7 +59,7 @@ def test_shares_are_made_for_those_that_every_sum_has(plan):
 
 def owner_of_none():
     class AnyNumber:
-        honest = None
+        honest = honest_at_site = None
 
     return AnyNumber()
 

@@ -9,7 +9,7 @@ import msgspec
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Count, Keepalive, Name, Seconds
-from hushgrid.node.config.brokers import check_clear
+from hushgrid.node.config.brokers import check_clear, with_servers
 from hushgrid.node.config.files import near_tls, unwrapped
 from hushgrid.node.schema.durations import Duration, seconds
 from hushgrid.node.schema.sections import Section, Tls
@@ -54,7 +54,7 @@ class CoordinatorConfig(Section, frozen=True, kw_only=True):
     """`hushgrid coordinator CONFIG`."""
 
     fleet: Name  #: the fleet's name, a part of every topic
-    broker: str  #: mqtt://host:port or mqtts://host:port
+    broker: str  #: mqtt://host:port or mqtts://host:port; a list of the servers of a cluster is tried in turn
     tls: Tls | None = None  #: required of mqtts
     #: its owner knows that the broker is reached without encryption over a network (mqtt:// to another machine)
     broker_in_clear: bool = False
@@ -76,7 +76,7 @@ class CoordinatorConfig(Section, frozen=True, kw_only=True):
 
 def load_coordinator(path: Path) -> CoordinatorConfig:
     """A coordinator's configuration; its relative paths are relative to the file."""
-    raw = unwrapped(read_yaml(path), "coordinator", path)
+    raw = with_servers(unwrapped(read_yaml(path), "coordinator", path))
     config = convert(raw, CoordinatorConfig, str(path))
     check_clear(f"{path}: ", config.broker, config.broker_in_clear)
     plug(config.plugins, str(path))

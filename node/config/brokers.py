@@ -49,8 +49,8 @@ def check_clear(place: str, urls: str, owned: bool) -> None:
         raise InputError(f"{place}{error}") from None
     if clear and not owned:
         raise InputError(
-            f"{place}broker: found {clear}, unencrypted and not on this machine, expected mqtts://, or broker_in_clear: "
-            "true in this file, of whoever owns that all on the way can read and change what is said"
+            f"{place}broker: found {clear}, unencrypted and not on this machine, expected mqtts://, or "
+            "broker_in_clear: true in this file, of whoever owns that all on the way can read and change what is said"
         )
 
 

@@ -49,6 +49,12 @@ class Attempts:
         """Whether every server has refused for good."""
         return all(server.fatal for server in self.servers)
 
+    def alone(self) -> Attempts:
+        """Attempts at the server of now, and at no other."""
+        alone = Attempts([self.server.address])
+        alone.servers[0] = alone.server = self.server
+        return alone
+
     def begin(self) -> None:
         """Nobody has refused yet, and the first attempt is at once."""
         self.delay = 0.0

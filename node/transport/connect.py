@@ -62,6 +62,11 @@ def parse_urls(urls: str) -> tuple[Address, ...]:
     return addresses
 
 
+def several(urls: str) -> bool:
+    """Whether this is a cluster."""
+    return len(split(urls)) > 1
+
+
 def split(urls: str) -> list[str]:
     """The URLs in `URL,URL,URL`."""
     return [url.strip() for url in urls.split(",")]

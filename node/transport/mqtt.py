@@ -29,6 +29,7 @@ from hushgrid.node.transport.mqtt_session import CLOSE_S, Client, Session
 
 ATTEMPT_S = 10.0  #: from dialling to the answer to SUBSCRIBE, s; a small device's TLS handshake takes 1 s
 PROBE_S = 2.0  #: for the answer to a first CONNECT of MQTT 5, s: amqtt never gives one
+ELECTS_S = 30.0  #: for one server of several to take us, s: while a cluster elects a leader, all refuse or are silent
 ANSWER_S = 2.0  #: for an acknowledgement, s: a broker that gives none is not there, although the connection is up
 ROOM = 0x20000  #: the most bytes of a packet besides its payload: the topic, properties
 ASKED_S = 0.25  #: how often `connect` looks whether it was asked to end, s
@@ -53,7 +54,8 @@ class MqttLink:
 
     It speaks MQTT 5 if the broker does, else 3.1.1. It hands over only messages whose topic matches `subscriptions`,
     and none with a payload above `payload_limit` bytes. `persistent` asks the broker to keep the session when the
-    connection is lost. User and password default to the environment's <secrets>_USER and <secrets>_PASSWORD.
+    connection is lost, and a cluster always does: where one server holds what another's client has subscribed to, only
+    a kept session outlives that server. User and password default to the environment's <secrets>_USER and <secrets>_PASSWORD.
 
     Its owner either calls `poll`, or waits on `sock` for `events` until `due`, and then calls `turn`, and `send` with
     the answers. If neither runs within 1.5 `keepalive` seconds, the broker takes us for dead and publishes the will.
@@ -78,9 +80,8 @@ class MqttLink:
         username = os.environ.get(f"{secrets}_USER") if username is None else username
         password = os.environ.get(f"{secrets}_PASSWORD") if password is None else password
         addresses = parse_urls(url)
-        self._as = Client(
-            addresses[0], client_id, will, username, password, keepalive, persistent, payload_limit + ROOM
-        )
+        kept = persistent or len(addresses) > 1
+        self._as = Client(addresses[0], client_id, will, username, password, keepalive, kept, payload_limit + ROOM)
         self._hear(subscriptions)
         self._trust = Trust(addresses[0], tls)
         self._limit = payload_limit
@@ -159,6 +160,8 @@ class MqttLink:
 
         Raises Stopped if the broker is not there within `timeout` seconds, or refuses us.
         """
+        if len(self._attempts.servers) > 1:
+            timeout = max(timeout, ELECTS_S)
         deadline = time.monotonic() + timeout
         self.open()
         while not self.connected:
@@ -243,8 +246,9 @@ class MqttLink:
         if session is not None and forget and self._as.persistent and not session.five:
             # In 3.1.1 only a clean connect ends a session that was not begun clean.
             who = self._as
-            eraser = MqttLink(self.url, who.name, username=who.username, password=who.password, persistent=False)
-            eraser._trust, eraser._attempts = self._trust, self._attempts
+            eraser = MqttLink(self.url, who.name, username=who.username, password=who.password)
+            eraser._as = who._replace(will=None, persistent=False)
+            eraser._trust, eraser._attempts = self._trust, self._attempts.alone()
             with contextlib.suppress(Stopped):
                 eraser.connect(CLOSE_S)
                 eraser.close()

@@ -20,7 +20,9 @@ def servers(monkeypatch):
     wires = []
 
     class Servers(dict):
-        dialled = []
+        def __init__(self):
+            super().__init__()
+            self.dialled = []
 
         def dial(self, target, host, context):
             number = target[4][1]
@@ -32,7 +34,6 @@ def servers(monkeypatch):
             return self.wire
 
     made = Servers()
-    made.dialled = []
     monkeypatch.setattr(mqtt, "Dial", made.dial)
     yield made
     for wire in wires:

@@ -80,8 +80,9 @@ class MqttLink:
         username = os.environ.get(f"{secrets}_USER") if username is None else username
         password = os.environ.get(f"{secrets}_PASSWORD") if password is None else password
         addresses = parse_urls(url)
-        kept = persistent or len(addresses) > 1
-        self._as = Client(addresses[0], client_id, will, username, password, keepalive, kept, payload_limit + ROOM)
+        cluster = len(addresses) > 1
+        kept, largest = persistent or cluster, payload_limit + ROOM
+        self._as = Client(addresses[0], client_id, will, username, password, keepalive, kept, largest, cluster)
         self._hear(subscriptions)
         self._trust = Trust(addresses[0], tls)
         self._limit = payload_limit

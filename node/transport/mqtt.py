@@ -29,7 +29,7 @@ from hushgrid.node.transport.mqtt_session import CLOSE_S, Client, Session
 
 ATTEMPT_S = 10.0  #: from dialling to the answer to SUBSCRIBE, s; a small device's TLS handshake takes 1 s
 PROBE_S = 2.0  #: for the answer to a first CONNECT of MQTT 5, s: amqtt never gives one
-ELECTS_S = 30.0  #: for one server of several to take us, s: while a cluster elects a leader, all refuse or are silent
+ELECTS_S = 60.0  #: for one server of several to take us, s: while a cluster elects a leader, all refuse or are silent
 ANSWER_S = 2.0  #: for an acknowledgement, s: a broker that gives none is not there, although the connection is up
 ROOM = 0x20000  #: the most bytes of a packet besides its payload: the topic, properties
 ASKED_S = 0.25  #: how often `connect` looks whether it was asked to end, s

@@ -39,6 +39,7 @@ from hushgrid.broker.enrolment.authority import (
 from hushgrid.broker.enrolment.lists.access import Access, Role, access_of
 from hushgrid.broker.enrolment.lists.choose import BrokerKind, broker_files, check_servers
 from hushgrid.broker.enrolment.lists.place import owner
+from hushgrid.broker.standby.replica import STANDBY
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Name
 from hushgrid.node.config.brokers import with_servers
@@ -51,7 +52,7 @@ from hushgrid.node.transport.connect import parse_urls, split
 from hushgrid.node.wire import COORDINATOR
 
 BROKER = "broker"  #: the name in the broker's certificate
-ROLES: dict[str, Role] = {COORDINATOR: "coordinator", WATCH: "watch", BROKER: "broker"}
+ROLES: dict[str, Role] = {COORDINATOR: "coordinator", STANDBY: "standby", WATCH: "watch", BROKER: "broker"}
 
 
 class FleetFile(Section, frozen=True, kw_only=True):
@@ -276,7 +277,8 @@ class FleetDirectory:
     def access(self) -> Access:
         """What everybody who is not put out may publish and read. Raises InputError if the scenario is wrong."""
         out = [name for name, identity in self.identities.items() if identity.state == "revoked"]
-        return access_of(self.fleet, self.scenario(), str(self.scenario_file), out)
+        standby = STANDBY in self.identities
+        return access_of(self.fleet, self.scenario(), str(self.scenario_file), out, standby=standby)
 
     def use(self, kind: BrokerKind) -> None:
         """The fleet's broker is of this kind from now on. `write_broker` writes its files."""

@@ -69,6 +69,9 @@ class CoordinatorConfig(Section, frozen=True, kw_only=True):
     #: [all of them]
     quorum: Count | None = None
     hold: Duration = "1h"  #: zones: how long an absent one counts as it was last, if there is a quorum without it
+    #: another machine waits with `--standby`, and takes over so long after this one's death; the run is told to it
+    #: [there is none]
+    standby: Duration | None = None
     state: str  #: a directory of its own: ledger and runs
     #: modules from outside whose algorithms may run here, importable where this program runs; no other is imported
     plugins: tuple[str, ...] = ()

@@ -19,8 +19,8 @@ def fleet(tmp_path, mosquitto_program, stack):
     made.enrol("standby", *ZONES)
     made.operator("acl", made.path, "--write")
     made.broker.send_signal(1)
-    for file in (made.path / "coordinator.yaml",):
-        file.write_text(file.read_text() + "standby: 2s\n")
+    file = made.path / "coordinator.yaml"
+    file.write_text(file.read_text() + "standby: 8s\n")
     return made
 
 
@@ -46,12 +46,13 @@ def second(fleet, *options):
 def test_the_standby_takes_over_in_the_rounds_and_nothing_is_paid_twice(fleet):
     objective(fleet)
     nodes = [fleet.node(z) for z in ZONES]
-    standby = second(fleet, "--standby")
-    standby.wait_for("stands by")
     first = fleet.coordinator()
+    first.wait_for("waits for")
+    standby = second(fleet, "--standby")
+    standby.wait_for("the coordinator is there")
     first.wait_for("round 12 of")
     first.kill()
-    standby.wait_for("takes over in 2 s")
+    standby.wait_for("takes over in 8 s")
     standby.wait_for("goes on with run")
     standby.wait_for("the next run:")
     for node in nodes:
@@ -80,11 +81,12 @@ def test_a_hand_over_ends_the_first_with_one_line(fleet):
 def test_a_coordinator_that_comes_back_in_time_is_left_alone(fleet):
     for z in ZONES:
         fleet.node(z)
-    standby = second(fleet, "--standby")
     first = fleet.coordinator()
     first.wait_for("the next run:")
+    standby = second(fleet, "--standby")
+    standby.wait_for("the coordinator is there")
     first.kill()
-    standby.wait_for("takes over in 2 s")
+    standby.wait_for("takes over in 8 s")
     again = fleet.coordinator()
     standby.wait_for("the coordinator is there", 2)
     again.wait_for("the next run:")

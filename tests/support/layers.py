@@ -115,6 +115,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
     ),
     "broker": (
         "servers",
+        "standby",
         "coordinator",
         "report/drawings",
         "report",

@@ -1,5 +1,5 @@
-"""Writes docs/reference/ and README.md's table of algorithms: pages and JSON Schemas made from what the program itself
-declares (`make reference`).
+"""Writes docs/reference/ and the last section of docs/papers/README.md: pages, JSON Schemas and a table made from what
+the program itself declares (`make reference`).
 
 The keys, types, units, defaults and ranges are those of the structs. The meaning of a key is the `#:` comment at its
 field, and stands there only; a default that depends on the rest is the text in brackets at the comment's end. Commands
@@ -31,6 +31,7 @@ from hushgrid.kernels import errors
 from hushgrid.kernels.algorithms.base import Algorithm, message_vectors
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.lab.examples import examples
+from hushgrid.lab.studies import coverage
 from hushgrid.node import status, views, wire
 from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.config.device import DeviceConfig
@@ -39,6 +40,7 @@ from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.registry import KINDS
 
 PLACE = Path(__file__).parent / "reference"
+PAPERS, COVERED = PLACE.parent / "papers" / "README.md", "## What of the papers is here\n"
 GENERATED = "<!-- Written by docs/generate.py (`make reference`) from the program's own declarations. -->\n"
 
 
@@ -490,6 +492,16 @@ def main() -> None:
             old.unlink()
     for name, text in made.items():
         (PLACE / name).write_text(text, encoding="utf-8")
+    before, _, _ = PAPERS.read_text(encoding="utf-8").partition(COVERED)
+    PAPERS.write_text(f"{before}{COVERED}{covered()}", encoding="utf-8")
+
+
+def covered() -> str:
+    return (
+        "Written by docs/generate.py; `hushgrid study --list` prints it too. *works*: it can be repeated here,\n"
+        "whatever comes out; *partly*: some of it; *not*: nothing shows it. Numbers in brackets are findings of the\n"
+        f"paper's page. Lemmas serve proofs and have no line.\n\n{coverage.table()}\n"
+    )
 
 
 if __name__ == "__main__":

@@ -262,16 +262,18 @@ class FleetDirectory:
             text = re.sub("^fleet: .*$", f"fleet: {self.fleet}", text, flags=re.M)
             text = re.sub("^broker: .*$", f"broker: {_written(self.broker)}", text, flags=re.M)
             text = re.sub(r"\bcerts/", f"{folder}/", text)
+            if name == WATCH and self.kind == "rabbitmq":  # which is asked for each by name
+                text += "members: []\n"
             text = re.sub("^members: .*$", f"members: [{', '.join(self.members())}]", text, flags=re.M)
             write_file(self.path / f"{name}.yaml", text.encode())
 
     def take(self, scenario: str, nodes: list[str]) -> None:
         """Another scenario, with these nodes: its file, the coordinator's members, the broker's lists."""
         write_file(self.scenario_file, scenario.encode())
-        file = self.path / "coordinator.yaml"
-        if file.exists():
-            text = re.sub("^members: .*$", f"members: [{', '.join(nodes)}]", file.read_text(), flags=re.M)
-            write_file(file, text.encode())
+        for file in (self.path / "coordinator.yaml", self.path / "watch.yaml"):
+            if file.exists():
+                text = re.sub("^members: .*$", f"members: [{', '.join(nodes)}]", file.read_text(), flags=re.M)
+                write_file(file, text.encode())
         self.write_broker()
 
     def access(self) -> Access:

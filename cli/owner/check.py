@@ -37,7 +37,7 @@ def main(options: argparse.Namespace) -> int:
 
 def check(path: Path) -> str:
     """What the file describes, in one line; for a device, its owner's consent in words in the lines below,
-    for a scenario what its model leaves out of a case.
+    for a scenario what its paper's theorems say of it, and what its model leaves out of a case.
 
     The keys say whether it is a scenario, a device's or a coordinator's file. Raises InputError if the file is none of
     these, or is wrong.
@@ -83,7 +83,9 @@ def _scenario(path: Path) -> str:
         f"scenario {scenario.name}: {problem.description}, {algorithm.name} ({algorithm.variant}), "
         f"{algorithm.rounds} {UNITS[algorithm.pattern]}{step}, {promise}"
     )
-    return "\n  ".join([first, *scenario.kind.left_out(scenario.problem)])
+    public = plan.problem
+    theorems = [] if algorithm.pattern == "star" else algorithm.theorems(public.graph, public.constants[0])
+    return "\n  ".join([first, *theorems, *scenario.kind.left_out(scenario.problem)])
 
 
 def _spread(plan: RunPlan) -> float:

@@ -9,6 +9,9 @@ from pathlib import Path
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", help="the study to repeat; without it, a list")
     parser.add_argument(
+        "--list", action="store_true", help="what of the papers is here: algorithms, theorems, tables and figures"
+    )
+    parser.add_argument(
         "--pages",
         metavar="DIR",
         nargs="?",
@@ -19,9 +22,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from hushgrid.lab.studies import catalogue
+    from hushgrid.lab.studies import catalogue, coverage
 
-    if options.name is None:
+    if options.list:
+        print(coverage.listing())
+    elif options.name is None:
         print(catalogue.listing())
     else:
         catalogue.run(options.name, options.pages)

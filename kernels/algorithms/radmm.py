@@ -21,10 +21,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms.base import Constrained, Published, Question, Rounds
 from hushgrid.kernels.algorithms.iadmm import Oracle
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.jit import kernel
 from hushgrid.kernels.patterns import routes
 from hushgrid.kernels.patterns.neighbours import Neighbour, NeighbourState, NodeContext
@@ -104,6 +106,19 @@ class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
     @property
     def recorded_messages(self) -> tuple[str, ...]:
         return ("f",)
+
+    def theorems(self, graph: Graph, L: Sequence[float]) -> list[str]:
+        if not self.recycles or graph.n > MOST_NODES:
+            return []
+        if graph.bipartite:
+            return ["Theorem IV.1 promises nothing on a bipartite graph: (ii) fails for every eta and gamma"]
+        last = max(self.answers - 1, 1)
+        if holds(self, graph, L, (1, last)):
+            return ["Theorem IV.1: its condition, (i) and (ii), is fulfilled by this graph, eta and gamma"]
+        larger = (replace(self, gamma=10.0**k) for k in range(-3, 10) if 10.0**k > self.gamma)
+        enough = next((one.gamma for one in larger if holds(one, graph, L, (1, last))), None)
+        until = "no gamma up to 1e9 would fulfil it" if enough is None else f"gamma {enough:g} would fulfil it"
+        return [f"Theorem IV.1: its condition, which is sufficient, fails for this graph, eta and gamma; {until}"]
 
     def agent(self, context: NodeContext) -> Agent:
         return Agent(self, context.gate, context.size, context.name, context.neighbours, report=context.report)
@@ -226,3 +241,53 @@ class Agent(Neighbour):
     def quadratic(self, k: int) -> float:
         """2 sum_j eta_ij(k): what the penalties add to the curvature of answer k."""
         return 2.0 * float(np.sum(self.eta(k)))
+
+
+# --- Theorem IV.1 ---
+
+MOST_NODES = 100  #: of a graph whose eigenvalues `theorems` computes
+LS = np.geomspace(1e-6, 1e6, 49)  #: the free constant L of (i) and (ii)
+
+
+def holds(params: Params, graph: Graph, M: Sequence[float], answers: Sequence[int]) -> bool:
+    """Whether (i) and (ii) of Theorem IV.1 are fulfilled at these answers for some L > 0 and mu > 1."""
+    return all(any(min(conditions(params, graph, M, k, L)) > 0 for L in LS) for k in {*answers})
+
+
+def conditions(
+    params: Params, graph: Graph, M: Sequence[float], k: int, L: float, mu: float | None = None
+) -> tuple[float, float]:
+    """The smallest eigenvalues of left less right side in (i) and in (ii) of Theorem IV.1, from answer k to k + 1,
+    that of (ii) less what rounding may have added.
+
+    Of a matrix that is not symmetric its symmetric part counts. Penalties of edges take the place of W (D -+ A) by sums
+    over edges. M (N,): Lipschitz constants of O(f, D_i)'s gradient. mu: None is the one that favours (i) most among
+    those that (ii) allows, for (i) wants a small mu and (ii) a large one.
+    """
+    (minus, plus), (before, _) = (_laplacians(params, graph, at) for at in (k + 1, k))
+    D = 2 * np.diag(before) + params.gamma
+    recycled, DM, sigma = plus / D, np.diag(np.square(M)), float(D.min())
+    second = _symmetric(plus - recycled @ (before + 2 / L * plus))
+    if mu is None:
+        half = np.diag(1 / np.asarray(M, np.float64))
+        ratio = float(np.linalg.eigvalsh(half @ second @ half)[0]) * 2 * sigma / L * (1 - 1e-9)  # mu/(mu - 1)
+        mu = ratio / (ratio - 1) if ratio > 1 else 2.0
+    first = np.eye(graph.n) + _symmetric(recycled) - L * mu / (2 * sigma) * _symmetric(np.linalg.pinv(minus) @ DM)
+    second = second - L * mu / (2 * sigma * (mu - 1)) * DM
+    rounding = 8 * graph.n * np.finfo(float).eps * np.linalg.norm(plus, 2)
+    return float(np.linalg.eigvalsh(first)[0]), float(np.linalg.eigvalsh(second)[0] - rounding)
+
+
+def _laplacians(params: Params, graph: Graph, k: int) -> tuple[Matrix, Matrix]:
+    """W (D - A) and W (D + A) at answer k."""
+    A = np.zeros((graph.n, graph.n))
+    for i, neighbours in enumerate(graph.neighbours):
+        own = params.eta_i(i, k)
+        for j in neighbours:
+            A[i, j] = (own + params.eta_i(j, k)) / 2 if params.of_edges else own
+    D = np.diag(A.sum(axis=1))
+    return D - A, D + A
+
+
+def _symmetric(X: Matrix) -> Matrix:
+    return (X + X.T) / 2

@@ -78,7 +78,6 @@ RETIRED = {
     "masked": "masked",
     "minimisers": "adult",
     "privacy-price": "privacy-price",
-    "renewing": "renewing",
 }
 
 

@@ -24,6 +24,7 @@ class WatchConfig(Section, frozen=True, kw_only=True):
     fleet: Name  #: the fleet's name, a part of every topic
     broker: str  #: mqtt://host:port or mqtts://host:port; a list of the servers of a cluster is tried in turn
     tls: Tls | None = None  #: required of mqtts
+    members: tuple[Name, ...] = ()  #: asked for by name too: RabbitMQ hands what it has retained to no wildcard
 
 
 def load_watch(path: Path) -> WatchConfig:
@@ -37,7 +38,7 @@ def load_watch(path: Path) -> WatchConfig:
         raw = unwrapped(raw, key, path)
     another = {"node", "scenario", "state"} & set(raw)
     if another:
-        raw = {key: raw[key] for key in ("fleet", "broker", "tls") if key in raw}
+        raw = {key: raw[key] for key in ("fleet", "broker", "tls", "members") if key in raw}
     config = convert(with_servers(raw), WatchConfig, str(path))
     tls = near_tls(config.tls, path)
     if another and tls is not None and tls.cert is not None:

@@ -55,7 +55,8 @@ class MqttLink:
     It speaks MQTT 5 if the broker does, else 3.1.1. It hands over only messages whose topic matches `subscriptions`,
     and none with a payload above `payload_limit` bytes. `persistent` asks the broker to keep the session when the
     connection is lost, and a cluster always does: where one server holds what another's client has subscribed to, only
-    a kept session outlives that server. User and password default to the environment's <secrets>_USER and <secrets>_PASSWORD.
+    a kept session outlives that server. User and password default to the environment's <secrets>_USER and
+    <secrets>_PASSWORD.
 
     Its owner either calls `poll`, or waits on `sock` for `events` until `due`, and then calls `turn`, and `send` with
     the answers. If neither runs within 1.5 `keepalive` seconds, the broker takes us for dead and publishes the will.

@@ -142,13 +142,13 @@ def test_a_node_that_stops_for_good_is_walked_around_and_named(tmp_path, any_bro
 
 @pytest.mark.parametrize("back", [False, True], ids=["lost", "joins"])
 @pytest.mark.parametrize("algorithm", EXACT)
-def test_the_limit_is_the_optimum_of_the_nodes_that_are_there(tmp_path, any_broker, algorithm, back, monkeypatch):
+def test_the_limit_is_the_optimum_of_the_nodes_that_are_there(tmp_path, mosquitto, algorithm, back, monkeypatch):
     """One node stops; in the recount around it two others are killed and start again. To 1e-9, as the result says
     whose.
     """
     monkeypatch.setattr(f"{__name__}.ALGORITHMS", EXACT)
     plain, rounds = FIVE | {"privacy": None, "problem.kind": "least-squares"}, 2400
-    background = impatient(algorithm, rounds, any_broker, tmp_path / "state", plain)
+    background = impatient(algorithm, rounds, mosquitto, tmp_path / "state", plain)
     victim = background.child("n3")
     os.kill(victim.pid, signal.SIGSTOP)
     background.when(lambda: said(background, "n3 is feared lost"))
@@ -172,14 +172,14 @@ TAIL = {"network": {"kind": "edges", "nodes": 7, "edges": [*combinations(range(5
 @pytest.mark.parametrize("back", [False, True], ids=["lost", "joins"])
 @pytest.mark.parametrize("algorithm", EXACT)
 def test_a_node_that_stops_before_its_first_visit_is_in_the_problem_when_it_joins(
-    tmp_path, any_broker, algorithm, back, monkeypatch
+    tmp_path, mosquitto, algorithm, back, monkeypatch
 ):
     """It joins as soon as the walk has gone around it. Of the activations left RECAL, the slowest, needs 4000 for 1e-9:
     its error falls by e in 220 here (4e-2 with 150 left, 1e-8 with 3500, 2e-13 with 5700); the others need 500."""
     walks = {name: keys | {"walk": "random"} for name, keys in EXACT.items()}
     monkeypatch.setattr(f"{__name__}.ALGORITHMS", walks)
     plain, rounds = TAIL | {"privacy": None, "problem.kind": "least-squares"}, 12_000
-    background = impatient(algorithm, rounds, any_broker, tmp_path / "state", plain, seed=349)
+    background = impatient(algorithm, rounds, mosquitto, tmp_path / "state", plain, seed=349)
     victim = background.child("n6")
     os.kill(victim.pid, signal.SIGSTOP)
     background.when(lambda: said(background, "the walk goes around n6"))

@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 
 from hushgrid.node.wire import CLAIMS, Mark
@@ -65,8 +64,13 @@ def highest(known: Mark | None, mark: Mark) -> Mark:
     """The maximum of every component of two marks of one ledger."""
     if known is None:
         return mark
-    pairs = zip(msgspec.structs.astuple(known)[1:], msgspec.structs.astuple(mark)[1:], strict=True)
-    return Mark(known.ledger, *(max(pair) for pair in pairs))
+    return Mark(
+        known.ledger,
+        max(known.no, mark.no),
+        max(known.epsilon, mark.epsilon),
+        max(known.mu2, mark.mu2),
+        known.nonprivate or mark.nonprivate,
+    )
 
 
 class Peer(Struct, array_like=True, frozen=True):
@@ -82,7 +86,7 @@ class Peer(Struct, array_like=True, frozen=True):
 
     @property
     def stands(self) -> Mark:
-        return Mark(*msgspec.structs.astuple(self)[:5])
+        return Mark(self.ledger, self.no, self.epsilon, self.mu2, self.nonprivate)
 
     @property
     def counted(self) -> tuple[Mark, ...]:
@@ -92,7 +96,7 @@ class Peer(Struct, array_like=True, frozen=True):
 
 def peer(stands: Mark, beside: Iterable[Mark] = (), covered: Iterable[Mark] = ()) -> Peer:
     """The marks of one peer, within their bounds: no sum falls by it."""
-    others = sorted((m for m in beside if not empty(m)), key=_dearness, reverse=True)
+    others = sorted((m for m in beside if not empty(m)), key=_dearness, reverse=True) if beside else []
     if len(others) > MOST_LEDGERS:
         last = [m for m in others if m.ledger == POOL]
         rest = [m for m in others if m.ledger != POOL]
@@ -186,8 +190,11 @@ class PeerMarks:
     def mark(self, name: str, ledger: bytes) -> Mark | None:
         """The mark of one ledger of a peer."""
         known = self.peers.get(name)
-        marks = (*known.counted, *known.covered) if known else ()
-        return next((m for m in marks if m.ledger == ledger), None)
+        if known is None:
+            return None
+        if known.ledger == ledger:
+            return known.stands
+        return next((m for m in (*known.beside, *known.covered) if m.ledger == ledger), None)
 
     def marks(self, name: str, ledger: bytes | None = None) -> tuple[Mark, ...]:
         """All that the ledger of this id is to be told; None: one that knows nothing. The first is the most
@@ -223,13 +230,16 @@ class PeerMarks:
 
     def _raise(self, name: str, known: Peer, mark: Mark) -> None:
         """The mark of one ledger rises; one that is not known is added beside the others."""
-        before = self.mark(name, mark.ledger)
+        current = mark.ledger == known.ledger  # as it is with nearly every message
+        before = known.stands if current else self.mark(name, mark.ledger)
         counted = before or Mark(mark.ledger, 0)
         if not plausible(mark, counted) or not above(mark, counted):
             return
         risen = highest(before, mark)
-        if mark.ledger == known.ledger:
-            self._set(name, peer(risen, known.beside, known.covered))
+        if current:
+            price = risen.no, risen.epsilon, risen.mu2, risen.nonprivate
+            self.peers[name] = Peer(risen.ledger, *price, known.beside, known.covered)
+            self.changed.add(name)
             return
         beside = [m for m in known.beside if m.ledger != mark.ledger] + [risen]
         self._set(name, peer(known.stands, beside, [m for m in known.covered if m.ledger != mark.ledger]))

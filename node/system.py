@@ -32,6 +32,7 @@ class Poller(Protocol):
 class System:
     """A machine. Methods about files raise what the functions of `os` of their names raise."""
 
+    name = ""  #: whose it is, if anybody keeps a history of it
     seed: int | None = None  #: of all noise; only a simulated machine has one
     real = True  #: whether it has processes and signals; a simulated one has neither
 

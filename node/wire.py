@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from dataclasses import MISSING, Field, field, fields, make_dataclass
 from functools import cache, lru_cache
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple
 
 from hushgrid.kernels.machine import LARGEST, Malformed
 from hushgrid.kernels.patterns import masked, neighbours, star, token
@@ -183,6 +182,7 @@ Custody = Receipt | token.Held | token.Notice | neighbours.Begin | neighbours.La
 Exchange = star.Message | masked.Message  #: of a star: whoever has one has all before it
 Iterate = Exchange | token.Token | neighbours.Iterate  #: the algorithms' own messages: what a run counts
 Body = Control | Custody | Iterate
+EXCHANGES, ITERATES = frozenset(get_args(Exchange)), frozenset(get_args(Iterate))
 Presence = Birth | Death | Progress
 
 
@@ -264,8 +264,12 @@ def _parsed(fleet: str, topic: str) -> tuple[str, str, str]:
     raise Malformed(f"topic {topic[:80]!r}")
 
 
+WIDE = 1 << 12  #: bytes from which on a vector is not copied before it is encoded
+
+
 def _enc(value: object) -> object:
-    return np.ascontiguousarray(_flat(value), dtype="<f8").tobytes()
+    vector = np.ascontiguousarray(_flat(value), dtype="<f8")
+    return vector.tobytes() if vector.nbytes < WIDE else vector.data.cast("B")
 
 
 def _flat(value: object) -> np.ndarray:
@@ -288,21 +292,25 @@ def _vector(type_: object, value: object) -> np.ndarray:
 _SMALL2 = (LARGEST / 2) ** 2  #: entries whose squares sum to less are far from LARGEST, however the sum was rounded
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def bounded(*vectors: np.ndarray) -> bool:
-    """Whether every entry is finite and at most LARGEST: what may be sent, and is taken."""
-    return all(map(_bounded, vectors))
-
-
-def _bounded(vector: np.ndarray) -> bool:
+def within(vector: np.ndarray) -> bool:
+    """`bounded` of one vector, for callers that ignore overflows and invalid values already."""
     if vector.ndim == 1 and vector.dtype == np.float64 and vector.dot(vector) <= _SMALL2:  # as nearly all are
         return True
     return bool(np.logical_and.reduce(np.abs(vector) <= LARGEST))  # false for nan too
 
 
+@np.errstate(over="ignore", invalid="ignore")
+def bounded(*vectors: np.ndarray) -> bool:
+    """Whether every entry is finite and at most LARGEST: what may be sent, and is taken."""
+    return all(map(within, vectors))
+
+
+_alone = np.errstate(over="ignore", invalid="ignore")(within)
+
+
 def _told(type_: object, value: object) -> np.ndarray:
     vector = _vector(type_, value)
-    if not bounded(vector):
+    if not _alone(vector):
         raise ValueError(f"a vector has an entry that is not finite, or beyond {LARGEST:.3g}")
     return vector
 
@@ -315,20 +323,26 @@ _presence = msgspec.msgpack.Decoder(Presence)
 
 def encode(value: Any) -> bytes:
     """A struct (or a state dataclass, under the names of `Machine.state`) as bytes; equal values give equal bytes."""
-    names = getattr(value, "encoded_names", None)
-    return _encoder.encode(
-        {names.get(f.name, f.name): getattr(value, f.name) for f in fields(value)} if names else value
-    )
+    if hasattr(value, "encoded_names"):
+        value = {stored: getattr(value, name) for stored, name in _names_of(cast(object, type(value)))}
+    return _encoder.encode(value)
+
+
+@cache
+def _names_of(type_: type[Any]) -> tuple[tuple[str, str], ...]:
+    """(Its stored name, its name) of each field of a dataclass that has other names in what is stored."""
+    return tuple((type_.encoded_names.get(f.name, f.name), f.name) for f in fields(type_))
 
 
 class Parcel(bytes):
-    """In place of an encoded envelope, the envelope itself, for a peer in the same process. Its bytes are none.
+    """In place of an encoded envelope, the envelope itself, for peers in the same process. Its bytes are none.
 
     Its length is that of the encoding, so that sizes are counted as on a wire.
     """
 
     envelope: Envelope
     size: int
+    bounded: bool  #: its vectors are
 
     def __len__(self) -> int:
         return self.size
@@ -337,10 +351,15 @@ class Parcel(bytes):
 
 
 def hand_over(envelope: Envelope) -> Parcel:
-    """A parcel with copies of the vectors: the sender may go on with its own."""
+    """A parcel with copies of the vectors, as decoding makes them, but that nobody can write to: all that hear it
+    share them, and the sender may go on with its own.
+    """
+    vectors: list[np.ndarray] = []
+    run, epoch, seq, mark, body = astuple(envelope)
     parcel = Parcel()
+    parcel.envelope = Envelope(run, epoch, seq, mark, _shared(body, vectors))
     parcel.size = _size(envelope)
-    parcel.envelope = replace(envelope, body=_copied(envelope.body))
+    parcel.bounded = bounded(*vectors)
     return parcel
 
 
@@ -357,36 +376,28 @@ def _size(value: object) -> int:
     return len(msgspec.msgpack.encode(value, enc_hook=skip)) + vectors
 
 
-def _copied(value: Any) -> Any:
-    """What decoding what `value` is encoded as would return, vectors being vectors of its own."""
+def _shared(value: Any, vectors: list[np.ndarray]) -> Any:
+    """What is in a message, its vectors being read-only copies, which are appended to `vectors`."""
     if isinstance(value, np.ndarray):
-        return np.array(value, dtype=np.float64)
+        copy = np.array(value, dtype=np.float64)
+        copy.setflags(write=False)
+        vectors.append(copy)
+        return copy
     if isinstance(value, Struct):
-        return type(value)(*map(_copied, astuple(value)))
+        return type(value)(*[_shared(part, vectors) for part in astuple(value)])
     if isinstance(value, tuple | list):
-        return type(value)(map(_copied, value))
-    return {k: _copied(v) for k, v in value.items()} if isinstance(value, dict) else value
-
-
-def _vectors(value: object) -> Iterator[np.ndarray]:
-    """All vectors in a message."""
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, Struct | tuple | list | dict):
-        parts = astuple(value) if isinstance(value, Struct) else value.values() if isinstance(value, dict) else value
-        for part in parts:
-            yield from _vectors(part)
+        return type(value)([_shared(part, vectors) for part in value])
+    return {k: _shared(v, vectors) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def decode_envelope(payload: bytes, limit: int) -> Envelope:
     """The envelope in `payload`, at most `limit` bytes. Raises Malformed on anything else."""
     if isinstance(payload, Parcel):
-        if len(payload) > limit:
-            raise Malformed(f"{len(payload)} bytes, at most {limit} expected")
-        body = _copied(payload.envelope.body)
-        if not bounded(*_vectors(body)):
+        if payload.size > limit:
+            raise Malformed(f"{payload.size} bytes, at most {limit} expected")
+        if not payload.bounded:
             raise Malformed(f"a vector has an entry that is not finite, or beyond {LARGEST:.3g}")
-        return replace(payload.envelope, body=body)
+        return payload.envelope
     envelope: Envelope = _guarded(_envelope, payload, limit)
     return envelope
 

@@ -59,7 +59,7 @@ class Coordinator(Endpoint, Pattern):
         `every`: s until the next run begins; None: by no schedule. `fewer`: what knows of runs without some members.
         """
         super().__init__(COORDINATOR, fleet, ledger)
-        self.plan, self.terms, self.members = plan, plan.terms, plan.nodes
+        self.plan, self.terms, self.members, self.names = plan, plan.terms, plan.nodes, frozenset(plan.nodes)
         self.membership, self.announcement = Membership(plan.nodes, ledger, fewer), Announcement(plan, every)
         self.phase: Phase = "gathering"
         self.wait_s, self.silent_s, self.missed, self._can_spare = wait_s, silent_s, missed, fewer is not None
@@ -132,7 +132,7 @@ class Coordinator(Endpoint, Pattern):
             kind, src, dst = self.topics.parse(topic)
             if (kind, src) == ("state", COORDINATOR) and self.instance:
                 return self.membership.precedence.read(payload)
-            if src not in self.members or kind in wire.WATCHED or (kind == "edge" and dst != COORDINATOR):
+            if src not in self.names or kind in wire.WATCHED or (kind == "edge" and dst != COORDINATOR):
                 raise Malformed("not of this run's edges")
             if kind == "state":
                 return self._on_presence(src, wire.decode_presence(payload)) if payload else []
@@ -142,11 +142,11 @@ class Coordinator(Endpoint, Pattern):
         if envelope.run != self.run or not self.run:
             return self._drop("a foreign run")
         body, out = envelope.body, []
-        if isinstance(body, Plan | Finish):
+        if isinstance(body, (Plan, Finish)):
             return self._drop("not for the coordinator")
         if isinstance(body, Finished) and not self.ending:
             return self._drop("a farewell before the end")
-        step = not isinstance(body, Join | Refuse | Finished)
+        step = not isinstance(body, (Join, Refuse, Finished))
         if step:
             if self.driver is None or self.phase != "running":  # after them: it was on its way when they ended
                 return [] if self.ending else self._drop("before the rounds")
@@ -340,7 +340,7 @@ class Coordinator(Endpoint, Pattern):
 
     def _all_answered(self) -> list[Publication]:
         """The rounds, once all have joined; or the end of this run, once the others have refused."""
-        if self.phase != "joining" or self.waiting:
+        if self.phase != "joining" or not self.membership.complete(self.phase):
             return []
         if self.membership.refusals:
             return self._finish(self.membership.refusal())
@@ -439,7 +439,7 @@ class Coordinator(Endpoint, Pattern):
 
     def _on_finished(self, member: str) -> list[Publication]:
         self.membership.parted.add(member)
-        if not self.waiting:
+        if self.phase == "over" or self.membership.complete("finishing"):
             self.phase = "over"
         return []
 
@@ -484,7 +484,7 @@ class Coordinator(Endpoint, Pattern):
         if self.phase == "joining":
             return [self._plan()]
         if self.phase == "running" and self.driver:
-            out = [(dst, payload) for dst, payload in self.driver.tick(older) if only in (None, dst)]
+            out = self.driver.tick(older, only)
             return [Publication(self.topics.edge(COORDINATOR, dst), payload) for dst, payload in out]
         if self.phase == "finishing":
             payload = self._farewell()

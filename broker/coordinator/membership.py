@@ -170,6 +170,11 @@ class Membership:
         over = {*self.parted, *self.absent, *self.refusals}  # who has refused has no part in the run any more
         return [m for m in self.names if m not in over]
 
+    def complete(self, phase: Literal["joining", "finishing"]) -> bool:
+        """Whether nobody is waited for. It counts before it looks: an answer of one costs no look at all the others."""
+        answered = (self.joined,) if phase == "joining" else (self.parted, self.absent)
+        return len(self.refusals) + sum(map(len, answered)) >= len(self.names) and not self.waiting(phase)
+
     @property
     def present(self) -> list[str]:
         """The members that are there and have neither refused nor fallen silent."""

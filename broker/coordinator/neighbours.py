@@ -44,8 +44,7 @@ class NeighboursCoordinator(Coordinator):
 
     def complete(self, state: Any) -> tuple[int, float | None] | None:
         algorithm = cast(Rounds, self.plan.algorithm)
-        sent = min((state.reached.get(m, 0) for m in self.members), default=0)
-        rounds = min(max(sent - 1, 0) // algorithm.messages, algorithm.rounds)
+        rounds = min(max(self.census.lowest - 1, 0) // algorithm.messages, algorithm.rounds)
         if state.done:
             rounds = self.terms.rounds if self.terms else algorithm.rounds
         return (rounds, None) if rounds else None

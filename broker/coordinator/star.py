@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import cached_property
 from importlib import import_module
 from math import inf
 from typing import Any, NamedTuple, cast
@@ -113,8 +114,8 @@ class StarCoordinator(Coordinator):
     def dimension(self, member: str) -> int:
         return int((self.centre.announced or self.shares)[member])
 
-    @property
-    def limit(self) -> int:
+    @cached_property
+    def limit(self) -> int:  # asked at each message
         largest = self.centre.largest or self.shares
         return SMALL + INTRODUCTION + 8 * max(largest.values(), default=0)
 
@@ -143,7 +144,8 @@ class StarCoordinator(Coordinator):
 
     def owing(self) -> list[str]:
         assert self.driver is not None
-        return [send.dst for send in self.driver.machine.tick().send]
+        machine = cast(StarCentre, self.driver.machine)
+        return [] if machine.complete else machine.missing()
 
     def overdue(self, waiting: list[str]) -> list[Publication]:
         """A round goes on without members that are silent, if the machine knows how."""

@@ -100,7 +100,8 @@ class Reporter:
 
     def status(self, coordinator: Coordinator, state: status.State | None, waits_s: float | None) -> Status:
         """What is public of the coordinator."""
-        stored, now, running = coordinator.ledger.runs.last(), system.machine.wall(), system.boottime()
+        stored = coordinator.ledger.runs.last(state=False)
+        now, running = system.machine.wall(), system.boottime()
         begun = coordinator.phase in ("running", "finishing")
         zero = now - running  # when running time was 0, by the clock of now
         done = coordinator.complete(coordinator.driver.machine.state) if coordinator.driver else None

@@ -261,7 +261,7 @@ def _memory(run: Started) -> tuple[str, Transcript]:
         def centre() -> Coordinator:
             return cast(Coordinator, hub.endpoints[COORDINATOR])
 
-        hub.run(lambda: centre().finished, run.signals)
+        hub.run(lambda: hub.endpoints[COORDINATOR].finished, run.signals)
         if run.signals() and not centre().finished:
             hub.publish(centre().stop(f"interrupted by {run.signals.name}"))
             hub.run(lambda: centre().finished)
@@ -358,7 +358,7 @@ def _read(run: Started) -> tuple[str, list[tuple[int, float, int, int]], dict[st
     its own.
     """
     with closing(run.ledgers.open(COORDINATOR)) as ledger:
-        last = ledger.runs.last()
+        last = ledger.runs.last(state=run.setup.reads_state)
         if last is None or last.status != "done":
             raise Stopped(f"{run.setup.plan.name}: the coordinator's ledger has no finished run")
         farewell = wire.decode_envelope(last.last or b"", wire.SMALL).body
@@ -376,7 +376,7 @@ def _paid(run: Started) -> str:
     for name in setup.plan.nodes if setup.terms else ():
         if run.ledgers.exist(name):
             with closing(run.ledgers.open(name)) as ledger:
-                last = ledger.runs.last()
+                last = ledger.runs.last(state=False)
                 spent = _account(setup, ledger, last.id)["spent"]["epsilon"] if last else 0.0
                 most = max(most, inf if spent is None else spent)
     return f"; spent of a node at most: epsilon {most:.6g}" if most else ""

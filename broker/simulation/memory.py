@@ -113,9 +113,9 @@ class MemoryBroker:
                 if not payload:
                     del self.retained[topic]
             for name in self._hearers(topic):
-                if not self._happens(self.faults.loss):
+                if not (self.faults.loss and self._happens(self.faults.loss)):
                     self.queue.append(Delivery(name, topic, payload))
-                    if self._happens(self.faults.duplicate):
+                    if self.faults.duplicate and self._happens(self.faults.duplicate):
                         self.queue.append(Delivery(name, topic, payload))
 
     def _hearers(self, topic: str) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ class MemoryBroker:
 
     def _next(self) -> Delivery:
         first = 0
-        if len(self.queue) > 1 and self._happens(self.faults.reorder):
+        if self.faults.reorder and len(self.queue) > 1 and self._happens(self.faults.reorder):
             first = int(self.random.integers(len(self.queue)))
         return self.queue.pop(first)
 
@@ -150,7 +150,7 @@ class MemoryBroker:
 
     def _deliver(self, delivery: Delivery) -> None:
         e = self.endpoints[delivery.dst]
-        if self._happens(self.faults.crash):
+        if self.faults.crash and self._happens(self.faults.crash):
             self.crashes += 1
             if self._happens(0.5):
                 e.on_message(delivery.topic, delivery.payload)  # committed, and never published
@@ -168,4 +168,4 @@ class MemoryBroker:
         e.idle()
 
     def _happens(self, probability: float) -> bool:
-        return probability > 0.0 and bool(self.random.random() < probability)
+        return bool(self.random.random() < probability)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hushgrid.cli.completion import scenario_or_file
+from hushgrid.kernels.algorithms import radmm
 from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.algorithms.registry import offer_installed
 from hushgrid.kernels.errors import InputError
@@ -21,6 +23,10 @@ from hushgrid.node.site.data_source import device_of
 from hushgrid.node.transport.certificate import SOON_D, days_of
 from hushgrid.node.transport.connect import parse_urls, tls_context
 from hushgrid.scenarios import find
+
+#: What a paper's own theorem says of a graph and of an algorithm's parameters, by the algorithm's name.
+THEOREMS: Mapping[str, Callable[..., str]] = {"radmm": radmm.theorem, "mradmm": radmm.theorem}
+MOST_NODES = 100  #: of a graph whose eigenvalues are computed for that
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,8 +89,9 @@ def _scenario(path: Path) -> str:
         f"scenario {scenario.name}: {problem.description}, {algorithm.name} ({algorithm.variant}), "
         f"{algorithm.rounds} {UNITS[algorithm.pattern]}{step}, {promise}"
     )
-    public = plan.problem
-    theorems = [] if algorithm.pattern == "star" else algorithm.theorems(public.graph, public.constants[0])
+    said = THEOREMS.get(algorithm.name)
+    few = said is not None and plan.problem.graph.n <= MOST_NODES
+    theorems = [said(algorithm, plan.problem.graph, plan.problem.constants[0])] if said and few else []
     return "\n  ".join([first, *theorems, *scenario.kind.left_out(scenario.problem)])
 
 

@@ -10,12 +10,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "scenario",
         metavar="SCENARIO",
-        nargs="?",
+        nargs="*",
         type=Path,
-        help="a scenario with a section privacy, whose nodes become devices",
+        help="scenarios with a section privacy, whose nodes become devices [small fleets of each pattern]",
     )
-    parser.add_argument("--faults", metavar="N", type=int, default=1000, help="how many, at the least [%(default)s]")
-    parser.add_argument("--seed", metavar="S", type=int, default=1, help="of the first life of the fleet [%(default)s]")
+    faults = "how many, at the least, in all fleets together [%(default)s]"
+    parser.add_argument("--faults", metavar="N", type=int, default=1000, help=faults)
+    parser.add_argument("--seed", metavar="S", type=int, default=1, help="of the first life of a fleet [%(default)s]")
     parser.add_argument("--days", metavar="D", type=int, help="of each life, an interval an hour [15 intervals]")
     parser.add_argument("--jobs", metavar="N", type=int, help="processes [one a core]")
     parser.add_argument("--replay", metavar="FILE", type=Path, help="live the life of a finding again")
@@ -33,7 +34,7 @@ def main(options: argparse.Namespace) -> int:
             print(finding)
         print(f"{len(findings)} findings")
         return 1 if findings else 0
-    report = front.simulate(
+    reports = front.simulate(
         options.scenario,
         faults=options.faults,
         seed=options.seed,
@@ -43,4 +44,4 @@ def main(options: argparse.Namespace) -> int:
         out=options.out,
         say=print,
     )
-    return 1 if report.broken else 0
+    return 1 if any(report.broken for report in reports) else 0

@@ -154,13 +154,6 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         L, degree: as in `step_ratio`. convexity: every f_i - convexity/2 |x|^2 is convex, as far as is known.
         """
 
-    def theorems(self, graph: Graph, L: Sequence[float]) -> list[str]:
-        """What the paper's own theorems say of this graph and these parameters, a sentence each.
-
-        L: as in `step_ratio`.
-        """
-        return []
-
     # --- how noise carries, for the verdict on an answer ---
 
     def noise_gain(

@@ -135,6 +135,12 @@ def local_step(x: Vector, g: Vector, w: Vector, alpha: float, mu: float) -> Vect
     return x - alpha * (g + mu * (x - w))
 
 
+def square(v: Vector) -> float:
+    """|v|^2; it overwrites v."""
+    v *= v
+    return float(np.add.reduce(v))
+
+
 class ClientOracle(Protocol):
     """What a client may ask of its gate."""
 
@@ -165,11 +171,11 @@ class Client(StarMember):
             raise Malformed(f"{type(body).__name__}, expected w of {self.state.mean.size} entries")
 
     def update(self, t: int, body: W) -> None:
-        p, x, weights = self.params, body.w, np.ones(body.w.size)
+        p, x = self.params, body.w
         for _ in range(p.local_updates):
             x = local_step(x, self.answer(x), body.w, p.step_size, p.pull)
             if p.local_updates > 1:
-                x = self.feasible.project(x, weights)
+                x = self.feasible.project(x, np.ones(x.size))
         self.state.mean, self.state.common = x, body.w
 
     def answer_body(self) -> Z:
@@ -195,6 +201,8 @@ class ServerState:
 class Server(StarCentre):
     """Server executes: w^{t+1} is the mean of what the clients have sent. Sums in the order of their names."""
 
+    alike = True
+
     def __init__(self, context: ServerContext, rounds: int) -> None:
         super().__init__(list(context.position), rounds)
         self.tolerance, self.patience = context.tolerance, context.patience
@@ -204,7 +212,7 @@ class Server(StarCentre):
     def mean(self, z: Mapping[str, Vector]) -> Vector:
         total = np.zeros_like(z[self.members[0]])
         for p in self.members:
-            total = total + z[p]
+            total += z[p]
         return total / len(self.members)
 
     def check(self, member: str, body: object) -> None:
@@ -222,8 +230,8 @@ class Server(StarCentre):
     def settled(self, step: Vector) -> bool:
         """Whether the run may end, now that w has moved, or will move, by this step."""
         s = self.state
-        s.residual = sqrt(sum(float(np.sum((s.w - z) ** 2)) for z in s.z.values()))
-        s.stable_rounds = s.stable_rounds + 1 if float(np.max(np.abs(step))) <= self.tolerance else 0
+        s.residual = sqrt(sum(square(s.w - z) for z in s.z.values()))
+        s.stable_rounds = s.stable_rounds + 1 if float(np.maximum.reduce(np.abs(step))) <= self.tolerance else 0
         return bool(self.patience and s.stable_rounds >= self.patience)
 
     def final_state(self) -> FinalState:

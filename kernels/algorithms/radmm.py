@@ -107,19 +107,6 @@ class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
     def recorded_messages(self) -> tuple[str, ...]:
         return ("f",)
 
-    def theorems(self, graph: Graph, L: Sequence[float]) -> list[str]:
-        if not self.recycles or graph.n > MOST_NODES:
-            return []
-        if graph.bipartite:
-            return ["Theorem IV.1 promises nothing on a bipartite graph: (ii) fails for every eta and gamma"]
-        last = max(self.answers - 1, 1)
-        if holds(self, graph, L, (1, last)):
-            return ["Theorem IV.1: its condition, (i) and (ii), is fulfilled by this graph, eta and gamma"]
-        larger = (replace(self, gamma=10.0**k) for k in range(-3, 10) if 10.0**k > self.gamma)
-        enough = next((one.gamma for one in larger if holds(one, graph, L, (1, last))), None)
-        until = "no gamma up to 1e9 would fulfil it" if enough is None else f"gamma {enough:g} would fulfil it"
-        return [f"Theorem IV.1: its condition, which is sufficient, fails for this graph, eta and gamma; {until}"]
-
     def agent(self, context: NodeContext) -> Agent:
         return Agent(self, context.gate, context.size, context.name, context.neighbours, report=context.report)
 
@@ -245,8 +232,20 @@ class Agent(Neighbour):
 
 # --- Theorem IV.1 ---
 
-MOST_NODES = 100  #: of a graph whose eigenvalues `theorems` computes
 LS = np.geomspace(1e-6, 1e6, 49)  #: the free constant L of (i) and (ii)
+
+
+def theorem(params: Params, graph: Graph, M: Sequence[float]) -> str:
+    """What it says of this graph and these parameters, in words. M: as of `conditions`."""
+    if graph.bipartite:
+        return "Theorem IV.1 promises nothing on a bipartite graph: (ii) fails for every eta and gamma"
+    last = max(params.answers - 1, 1)
+    if holds(params, graph, M, (1, last)):
+        return "Theorem IV.1: its condition, (i) and (ii), is fulfilled by this graph, eta and gamma"
+    larger = (replace(params, gamma=10.0**k) for k in range(-3, 10) if 10.0**k > params.gamma)
+    enough = next((one.gamma for one in larger if holds(one, graph, M, (1, last))), None)
+    until = "no gamma up to 1e9 would fulfil it" if enough is None else f"gamma {enough:g} would fulfil it"
+    return f"Theorem IV.1: its condition, which is sufficient, fails for this graph, eta and gamma; {until}"
 
 
 def holds(params: Params, graph: Graph, M: Sequence[float], answers: Sequence[int]) -> bool:

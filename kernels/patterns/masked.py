@@ -299,6 +299,7 @@ class MaskedCentre(StarCentre):
     """The coordinator of a masked run. A subclass says what a sum is for."""
 
     state: CentreState
+    alike = True
 
     def __init__(self, context: ServerContext, rounds: int) -> None:
         super().__init__(context.members, rounds)
@@ -345,7 +346,7 @@ class MaskedCentre(StarCentre):
         s = self.state
         if sender in s.absent and sender in s.met:
             s.absent.remove(sender)  # it is back: the next round asks it too
-        if sender in self.members and sender not in s.among:
+        if sender in self.names and sender not in s.among:
             self.check(sender, body)
             return NOTHING
         return super().receive(sender, seq, body)

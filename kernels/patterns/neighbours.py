@@ -239,7 +239,9 @@ class Census:
 
     def __init__(self, members: Iterable[str]) -> None:
         self.members = sorted(members)
+        self.names = frozenset(self.members)
         self.state = CensusState()
+        self._lowest = self._ahead = 0  #: so many members, in the order of their names, are beyond that message
 
     @property
     def started(self) -> bool:
@@ -254,7 +256,7 @@ class Census:
         return self.tick()
 
     def receive(self, sender: str, seq: int, body: object) -> Step:
-        if sender not in self.members or not isinstance(body, Reached):
+        if sender not in self.names or not isinstance(body, Reached):
             raise Malformed(f"{type(body).__name__} from {sender}, expected a member's report")
         s = self.state
         if s.done is not None or seq < s.reached.get(sender, 0) or sender in s.over:
@@ -271,10 +273,23 @@ class Census:
         s = self.state
         if s.done is not None:
             return Step(done=s.done)
-        return Step(tuple(Send(m, 0, Begin()) for m in self.members if m not in s.reached))
+        body = Begin()  # one object, so that it is encoded once
+        return Step(tuple(Send(m, 0, body) for m in self.members if m not in s.reached))
+
+    @property
+    def lowest(self) -> int:
+        """The number of the last message of whoever is furthest behind. Reports only rise: each is looked at once."""
+        reached, members = self.state.reached, self.members
+        while self._ahead < len(members) and reached.get(members[self._ahead], 0) > self._lowest:
+            self._ahead += 1
+        if self._ahead == len(members):
+            self._lowest, self._ahead = min((reached[m] for m in members), default=0), 0
+        return self._lowest
 
     def missing(self) -> list[str]:
         """Who is furthest behind, of those that are not over: for them the others wait."""
         s = self.state
-        reached = {m: s.reached.get(m, 0) for m in self.members if m not in s.over}
-        return [m for m, t in reached.items() if t == min(reached.values())]
+        over = set(s.over)
+        reached = {m: s.reached.get(m, 0) for m in self.members if m not in over}
+        lowest = min(reached.values(), default=0)
+        return [m for m, t in reached.items() if t == lowest]

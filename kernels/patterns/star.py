@@ -285,9 +285,11 @@ class StarCentre(ABC):
     """The centre of a star. `state.t` is the round under way, `state.arrived` what has come in for it."""
 
     state: Any
+    alike: ClassVar[bool] = False  #: whether an exchange's message is the same for all members
 
     def __init__(self, members: list[str], rounds: int) -> None:
         self.members = sorted(members)
+        self.names = frozenset(members)
         self.rounds = rounds
 
     @property
@@ -350,7 +352,7 @@ class StarCentre(ABC):
         return self.tick()
 
     def receive(self, sender: str, seq: int, body: object) -> Step:
-        if sender not in self.members:
+        if sender not in self.names:
             raise Malformed(f"a message from {sender}, which is no member")
         self.check(sender, body)
         s = self.state
@@ -375,7 +377,11 @@ class StarCentre(ABC):
         s = self.state
         if s.done is not None:
             return Step(done=s.done)
-        return Step(tuple(Send(m, s.t, self.round_body(m)) for m in self.missing()))
+        if not self.alike:
+            return Step(tuple(Send(m, s.t, self.round_body(m)) for m in self.missing()))
+        missing = self.missing()
+        body = self.round_body(missing[0]) if missing else None  # one object, so that it is encoded once
+        return Step(tuple(Send(m, s.t, body) for m in missing))
 
     def missing(self) -> list[str]:
         """Members whose answer to the round under way has not come."""

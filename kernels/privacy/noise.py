@@ -133,13 +133,16 @@ class Lattice:
         if v.shape != n.shape:
             raise ValueError(f"shapes differ: v {v.shape}, n {n.shape}")
         with np.errstate(over="ignore", invalid="ignore"):
-            steps = np.rint(v / self.g)
             noise = n.astype(np.float64)
-            total = steps + noise
+            total = v / self.g
+            np.rint(total, out=total)
+            total += noise
             # As nearly always, and then |steps| < EXACT too. What is told apart here, in time, is told by the sum
             # alone.
             if v.ndim == 1 and total.dot(total) <= _SMALL2 and noise.dot(noise) <= _SMALL2:
-                return total * self.g
+                total *= self.g
+                return total
+            steps = np.rint(v / self.g)
             exact = np.abs(steps) <= EXACT  # false for nan too
         if not exact.all():
             raise InputError(_beyond("value", exact, self.g))

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import exp, expm1, log1p, nextafter, pi, sqrt
 from typing import NamedTuple
 
@@ -81,15 +82,20 @@ def shares(mu: float, sensitivities: Sequence[float], moved: int, honest: int, g
     move. All have one grid g [the finest that one of them would have by itself]. Raises InputError if no grid holds the
     noise.
     """
+    return [*_shares(mu, tuple(sensitivities), moved, honest, g)]
+
+
+@lru_cache(maxsize=4)  # each of n nodes of one process asks for the shares of all, several times
+def _shares(mu: float, sensitivities: tuple[float, ...], moved: int, honest: int, g: float | None) -> tuple[Share, ...]:
     if honest < 1:
         raise InputError(f"masked: found {honest} honest devices, expected at least 1")
-    g = g or min(Lattice.gaussian(mu, s, moved).g for s in sensitivities)
+    g = g or min(Lattice.gaussian(mu, s, moved).g for s in {*sensitivities})
     root = Fraction(root_up(moved))  # how far the rounding of d coordinates carries
     moves = [up(Fraction(s) + Fraction(g) * root) for s in sensitivities]  # D_i g
     t = up(Fraction(max(moves)) / Fraction(g) / Fraction(mu) / _root_down(honest))
     if not LEAST <= t <= LARGEST_T:
         raise InputError(f"masked: found a share of {t:.3g} grid steps of noise, expected 32 to 2^44")
-    return [Share(Lattice("gaussian", g, t, move), honest) for move in moves]
+    return tuple(Share(Lattice("gaussian", g, t, move), honest) for move in moves)
 
 
 def _root_down(n: int) -> Fraction:

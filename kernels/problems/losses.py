@@ -317,7 +317,8 @@ class Loss:
 
     def mean(self, S: Matrix) -> Vector:
         """scale * mean_j s_j a_j of slopes (m,) or (C, m). Shape (d,)."""
-        g: Vector = (S @ self.A).ravel() * (self.objective.scale / self.rows)
+        g: Vector = (S @ self.A).ravel()
+        g *= self.objective.scale / self.rows
         return g
 
     def slope(self, x: Vector) -> Matrix:
@@ -373,7 +374,7 @@ class Loss:
     def _checked(self, x: Vector) -> Vector:
         """x, which is public, as rows are multiplied by it."""
         size = np.abs(x)
-        if x.shape != (self.size,) or not isfinite(top := float(size.max())):
+        if x.shape != (self.size,) or not isfinite(top := float(np.maximum.reduce(size))):
             raise InputError(f"x: found shape {x.shape}, expected {self.size} finite numbers")
         clipped = x if top <= FARTHEST else np.clip(x, -FARTHEST, FARTHEST)
         return np.where(size < SMALLEST, 0.0, clipped)

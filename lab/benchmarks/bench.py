@@ -21,7 +21,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.star import W, Z
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.types import Vector
-from hushgrid.lab.benchmarks.common import measure, simulator
+from hushgrid.lab.benchmarks.common import measure, runs, simulator
 from hushgrid.lab.benchmarks.common.measure import ZONES, Row, Table, against, row, timed
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.budget import BudgetCheck
@@ -48,6 +48,7 @@ def main(name: str | None, as_json: bool = False) -> int:
         timing,
         walk,
     )
+    from hushgrid.lab.benchmarks.scale import coordinator, wide
 
     benchmarks: dict[str, Callable[[], Table]] = {
         "step": step,
@@ -55,6 +56,8 @@ def main(name: str | None, as_json: bool = False) -> int:
         "round": fleet.rounds,
         "hop": hop.hop,
         "ring": ring.ring,
+        "coordinator": coordinator.coordinators,
+        "wide": wide.wide,
         "case118": fleet.case118,
         "nodes": fleet.nodes,
         "daemon": daemon.daemons,
@@ -62,6 +65,8 @@ def main(name: str | None, as_json: bool = False) -> int:
         "walk": walk.walk,
         "dpp2": rounds.dpp2,
         "simulator": simulator.simulator,
+        "runs": runs.runs,
+        "sweep": runs.sweep,
         "ledger": ledger.ledger,
         "opf": opf.opf,
         "day": day.day,

@@ -27,7 +27,7 @@ from hushgrid.grid_cases.case import loads
 from hushgrid.kernels.errors import Stopped
 from hushgrid.lab.benchmarks.common.bare import PATIENCE_S
 from hushgrid.lab.benchmarks.common.measure import ZONES, Row, Table, against, row
-from hushgrid.lab.benchmarks.fleet import brokers_here
+from hushgrid.lab.benchmarks.common.served import brokers_here
 from hushgrid.node.problems.power_flow.device import model_of
 from hushgrid.node.wire import COORDINATOR
 

@@ -23,9 +23,9 @@ from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.kernels.types import Document
 from hushgrid.lab.benchmarks import opf
 from hushgrid.lab.benchmarks.common.measure import Row, Table, against, row
+from hushgrid.lab.benchmarks.common.served import brokers_here
 from hushgrid.lab.benchmarks.common.shaped_day import by_shape
 from hushgrid.lab.benchmarks.daemon import coordinator_file, daemon, peak_mb, run_once
-from hushgrid.lab.benchmarks.fleet import brokers_here
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.problems.power_flow.device import model_of
 from hushgrid.node.problems.power_flow.horizon import PROFILES

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.star import StarCoordinator
 from hushgrid.broker.servers.choose import start
-from hushgrid.broker.servers.mosquitto import find_mosquitto
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.broker.simulation.progress import Progress
@@ -33,21 +31,17 @@ from hushgrid.lab.benchmarks.common.bare import (
     processes,
 )
 from hushgrid.lab.benchmarks.common.measure import ZONES, Row, Table, against, row
+from hushgrid.lab.benchmarks.common.served import attend, brokers_here, coordinate
 from hushgrid.node.config.scenario import Scenario, scenario_from
 from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.power_flow.device import Zone, model_of
 from hushgrid.node.runtime.driver import Driver
-from hushgrid.node.runtime.event_loop import link_for, serve
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.wire import COORDINATOR
 
 CPU_MS = 0.6  #: the most processor time that an answer may take at a node, ms
-
-
-def brokers_here() -> list[str]:
-    return ["mosquitto", "embedded"] if find_mosquitto() else ["embedded"]
 
 
 # --- an empty round ---
@@ -146,26 +140,6 @@ def _member(url: str, fleet: str, name: str, buses: list[int], place: str) -> No
         seen = lambda driver, fresh: watch.seen(driver.machine.state.t)  # noqa: E731
         attend(IdleMember(fleet, zone, ledger, None, simulated=Simulated(), observe=seen), url)
     np.array([watch.processor]).tofile(Path(place) / f"{name}.cpu")
-
-
-def coordinate(centre: Coordinator, url: str) -> None:
-    """Its whole run; its error, where it has one."""
-    link = link_for(centre, url, None)
-    try:
-        link.connect(PATIENCE_S)
-        serve(centre, link, lambda: centre.finished)
-    finally:
-        link.close(clear=centre.retained, forget=True)
-    if centre.error:
-        raise centre.error
-
-
-def attend(member: Member, url: str) -> None:
-    """It takes part until the run has ended, or whoever started its process is gone."""
-    link = link_for(member, url, None)
-    link.connect(PATIENCE_S)
-    serve(member, link, lambda: member.finished or os.getppid() == 1)
-    link.close(clear=member.retained, forget=True)
 
 
 # --- a run of case118 ---

@@ -28,7 +28,8 @@ from hushgrid.lab.benchmarks.common.bare import (
     processes,
 )
 from hushgrid.lab.benchmarks.common.measure import Row, Table, against, row
-from hushgrid.lab.benchmarks.fleet import CPU_MS, attend, brokers_here, coordinate
+from hushgrid.lab.benchmarks.common.served import attend, brokers_here, coordinate
+from hushgrid.lab.benchmarks.fleet import CPU_MS
 from hushgrid.node.config.scenario import Scenario, scenario_from
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.driver import Driver

@@ -22,6 +22,7 @@ from hushgrid.broker.servers.process import free_port
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.lab.benchmarks.common.bare import PATIENCE_S
 from hushgrid.lab.benchmarks.common.measure import Row, Table, against
+from hushgrid.lab.benchmarks.common.served import brokers_here
 from hushgrid.lab.benchmarks.daemon import (
     ROWS_MB,
     SENSORS,
@@ -33,7 +34,6 @@ from hushgrid.lab.benchmarks.daemon import (
     sensors,
     zones,
 )
-from hushgrid.lab.benchmarks.fleet import brokers_here
 from hushgrid.lab.benchmarks.ledger import ROUNDS, RUN_KB, disk_of_its_own, written
 from hushgrid.node.wire import COORDINATOR
 

@@ -29,7 +29,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Document
 from hushgrid.lab.benchmarks.common.bare import PATIENCE_S, processes
 from hushgrid.lab.benchmarks.common.measure import Row, Table, row
-from hushgrid.lab.benchmarks.fleet import attend, coordinate
+from hushgrid.lab.benchmarks.common.served import attend, coordinate
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.driver import Driver

@@ -38,7 +38,7 @@ from hushgrid.kernels.algorithms.consensus_admm import Agent, Server
 from hushgrid.kernels.patterns.star import V
 from hushgrid.lab.benchmarks.common.bare import PATIENCE_S, processes
 from hushgrid.lab.benchmarks.common.measure import ZONES, Row, Table, against, row
-from hushgrid.lab.benchmarks.fleet import attend, brokers_here, coordinate
+from hushgrid.lab.benchmarks.common.served import attend, brokers_here, coordinate
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger

@@ -20,7 +20,7 @@ from hushgrid.broker.simulation.setup import prepare
 from hushgrid.kernels.errors import Stopped
 from hushgrid.lab.benchmarks.common.bare import PATIENCE_S, bare_client, commits, processes
 from hushgrid.lab.benchmarks.common.measure import Row, Table, row
-from hushgrid.lab.benchmarks.fleet import brokers_here, coordinate
+from hushgrid.lab.benchmarks.common.served import brokers_here, coordinate
 from hushgrid.lab.benchmarks.hop import FEATURES, file_system, small
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.ledger import Ledger

@@ -5,10 +5,14 @@
 A history is a file of JSON lines, in order of time. The promises:
 
  - heard: a mark that leaves is in the ledger, and on the disk; what was heard of a ledger is at most what it has spent.
- - paid: an answer that was drawn is in the ledger before the process that starts again sends anything.
+ - paid: an answer that was drawn is in the ledger before the process that starts again sends anything; no two answers
+   of a run have one number.
  - once: two messages of one number in one run say the same.
  - marks: a ledger's mark never falls; one that was put back, or another in its place, spends nothing before its owner
-   accepts, as long as somebody remembers; and no other ledger refuses, unless somebody has lied.
+   accepts, as long as somebody remembers, and refuses at once if its mark file does; and no other ledger refuses,
+   unless somebody has lied.
+ - readings: those of a file count for no longer than their owner keeps them, from when they were read first; and a file
+   that stands still is one version of the data.
  - budget: no window of a device's running time holds more than its owner allows, of what its ledger has counted, gaps
    that were accepted among it; and no window of the world's time holds more of what it really spent, whatever became of
    its ledgers, as long as the coordinator remembers them. Running time goes on no faster than the world's.
@@ -18,6 +22,7 @@ A history is a file of JSON lines, in order of time. The promises:
    has ever accepted what others remember, which counts whatever they say.
  - outcome: what a run has left is on the disk, at the latest after the next start.
  - bits: an interval that all have answered leaves the same outcome as in the quiet run.
+ - whole: in the end each ledger's own audit finds its sums to be those of its rows.
  - defect: no process ends by an error that it has not foreseen.
 """
 
@@ -34,10 +39,16 @@ from typing import Any, NamedTuple
 Event = dict[str, Any]
 COORDINATOR = "coordinator"
 Wrong = Callable[[str, str], None]
-LACKS = {"unrecorded": "record", "unpaid": "outcome", "other bits": "bits"}  #: events of what is not there
+LACKS = {
+    "unrecorded": "record",
+    "unpaid": "outcome",
+    "other bits": "bits",
+    "not whole": "whole",
+}  #: events of what is not there
 GRACE_S = 1000.0  #: within which a device has taken what its owner has written: it may sleep, or be off
 TAKEN = "the budget is epsilon"  #: how it says so
 OVERCOME_S = 120.0  #: after a fault is over all are there again
+READ_S = 0.1  #: between two readings of a real machine's clocks
 FEW = 0.1  #: the share of messages whose loss delays a run, and ends none
 
 
@@ -113,6 +124,8 @@ class _Device:
         self.accepts = False  #: whether its owner has ever accepted anything
         self.clock: tuple[str, float, float] | None = None  #: (ledger, time, running time) of its last spend
         self.mark: list[Any] | None = None  #: what its mark file said then: [ledger, number]
+        self.answers: dict[tuple[str, str], int] = {}  #: number of the last answer, by ledger and run
+        self.files: dict[tuple[str, int], tuple[int, float]] = {}  #: data version of each file, and when it was read
         self.ended: set[str] = set()  #: runs that are done
         self.outcomes: set[str] = set()  #: runs whose outcome is on the disk
 
@@ -124,6 +137,7 @@ class _Device:
         self.real = [s for s in self.real if s.no <= (known or {}).get(s.ledger, 0)]
         self.counted, self.clock = [], None
         self.mark, self.ended = event.get("mark"), set()
+        self.answers, self.files = {}, {}
 
     def accept(self, event: Event) -> None:
         """Its owner accepts what others remember as spent. What nobody remembers is lost."""
@@ -192,6 +206,8 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             device.spent[event["id"]] = event["no"]
             device.paid += 1
             _spends(device, event, wrong)
+        elif kind == "values":
+            _reads(device, event, wrong)
         elif kind == "send" and "no" in event and event["body"] != "Death" and who != COORDINATOR:
             _sent(device, event, wrong)
         elif kind == "unanswered":
@@ -256,6 +272,9 @@ def _opened(device: _Device, event: Event, lied: bool, wrong: Wrong) -> None:
     if not device.foreign and no < device.received[ledger]:
         wrong("marks", f"the ledger begins at {no}, and {device.received[ledger]} was heard of it")
     through = device.covered.get(ledger, set())
+    marked, most = device.mark or (ledger, 0)
+    if device.foreign and most > (no if marked == ledger else 0) and marked not in through and not event["behind"]:
+        wrong("marks", f"a ledger that was {device.foreign} does not refuse, and its mark file says {most}")
     if device.foreign and all(n <= no if one == ledger else one in through for one, n in device.remembered.items()):
         device.foreign, device.received[ledger] = "", no  # it lacks nothing that anybody remembers
     if device.foreign or device.cut:  # a power cut may take the note of what is drawn
@@ -294,10 +313,14 @@ def _sent(device: _Device, event: Event, wrong: Wrong) -> None:
 def _spends(device: _Device, event: Event, wrong: Wrong) -> None:
     """An answer is spent: whether its window holds it."""
     now, ran = event["t"], event["ran"]
+    run, answer = (event.get("id", ""), event.get("run", "")), event.get("answer", 0)
+    if answer and answer <= device.answers.get(run, 0):
+        wrong("paid", f"answer {answer} of run {run[1]} is counted after answer {device.answers[run]}")
+    device.answers[run] = max(answer, device.answers.get(run, 0))
     one = event.get("id", ""), event["no"], event.get("kind", "laplace"), event["value"]
     device.counted.append(spent(ran, *one))
     device.real.append(spent(now, *one))
-    if device.clock and device.clock[0] == one[0] and ran - device.clock[2] > now - device.clock[1] + 1e-3:
+    if device.clock and device.clock[0] == one[0] and ran - device.clock[2] > now - device.clock[1] + READ_S:
         wrong("budget", f"{ran - device.clock[2]:g} s of running time in {now - device.clock[1]:g} s")
     device.clock = one[0], now, ran
     limits = [limit for until, limit in device.limits[:-1] if now <= device.limits[-1][0]]
@@ -312,6 +335,19 @@ def _spends(device: _Device, event: Event, wrong: Wrong) -> None:
                 epsilon, mu2 = sum(s.epsilon for s in live), sum(s.mu2 for s in live)
                 text = f"epsilon {epsilon:g}, mu^2 {mu2:g} within a window of {what}"
                 wrong("budget", f"{text}, epsilon {limits[-1]['epsilon']:g} is allowed")
+
+
+def _reads(device: _Device, event: Event, wrong: Wrong) -> None:
+    """The values of a data version are stored, with when each was read first and until when it counts."""
+    key, now = (event["id"], event["file"]), (event["version"], event["read"])
+    version, read = device.files.setdefault(key, now)
+    if version != now[0]:
+        wrong("readings", f"file {event['file']} is data version {now[0]}, and was {version}")
+    if now[1] > read + 1e-6:
+        wrong("readings", f"file {event['file']} was read at {now[1]:g} s, and at {read:g} s before")
+    limit = device.limits[-1][1].get("retention") if device.limits else None
+    if limit is not None and event["longest"] > limit + 1e-6:
+        wrong("readings", f"a reading counts for {event['longest']:g} s, {limit:g} s are allowed")
 
 
 def _live(spends: list[Spent], end: float, limit: Event) -> list[Spent]:

@@ -161,17 +161,16 @@ class Disk:
                 path.write_bytes(_torn(path.read_bytes(), writes, chance))
         self.unsynced, self.renamed = {}, []
 
-    def owes(self, ending: str) -> bool:
-        """Whether a file of this ending has content of the process of now that a power cut may take.
+    def owes(self, path: Path) -> bool:
+        """Whether a file has content of the process of now that a power cut may take.
 
         What an earlier process has left is read at the start, and is on the disk elsewhere before anything is sent.
         """
-        paths = [path for path in self._present() if path.name.endswith(ending)]
-        return any(
-            w.before != w.after and w.life == self.lives
-            for path in paths
-            for w in self.unsynced.get(path.stat().st_ino, ())
-        )
+        try:
+            writes = self.unsynced.get(os.stat(path).st_ino, ()) if self.unsynced else ()
+        except FileNotFoundError:
+            return False
+        return any(w.before != w.after and w.life == self.lives for w in writes)
 
     def emptied(self, keep: Sequence[str] = ()) -> None:
         """Another card is in its place, with the owner's files and these folders alone."""
@@ -179,7 +178,6 @@ class Disk:
         for folder in FOLDERS:
             if folder not in keep:
                 shutil.rmtree(self.root / folder, ignore_errors=True)
-        (self.root / "mark").mkdir(exist_ok=True)  # its owner made it
 
     def die(self) -> Callable[[], None]:
         """Its process ends here. Returns what is to be called when that is unwound: it takes back what it did since."""

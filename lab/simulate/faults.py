@@ -20,7 +20,10 @@ from hushgrid.lab.simulate.network import Broker, Weather
 from hushgrid.node.privacy.marks import MarkFile, NoMark
 from hushgrid.node.wire import COORDINATOR
 
-CALLS = 140  #: system calls within which a process dies that is to be killed at one: as many as a run has
+RUN_S = 0.2  #: about how long a small fleet needs for a run
+#: System calls at which a process dies, by name, and how many of them a run has about: any, and those after which less
+#: is lost than before.
+CALLS = {"": 140, "sync": 20, "rename": 3, "committed": 10}
 
 
 class Fault(Struct, frozen=True):
@@ -32,7 +35,7 @@ class Fault(Struct, frozen=True):
     seconds: float = 0.0  #: how long
     amount: float = 0.0
     call: int = 0  #: at which system call from then on; 0: while it waits
-    how: str = ""
+    how: str = ""  #: of calls: which are counted; "": all
 
 
 def drawn(
@@ -63,12 +66,21 @@ def drawn(
     return sorted(faults, key=lambda fault: fault.moment)
 
 
-def one_by_one(chance: np.random.Generator, nodes: Sequence[str], beats: Sequence[float]) -> list[Fault]:
-    """In each interval one process is killed, or its power cut, at one system call after the other; nothing else."""
-    who, kind = (str(chance.choice([*nodes, COORDINATOR])),), "kill" if chance.random() < 0.7 else "cut"
-    first = int(chance.integers(CALLS))
-    calls = [1 + (first + k) % CALLS for k in range(len(beats))]
-    return [Fault(beat + 0.005, kind, who, seconds=5.0, call=call) for beat, call in zip(beats, calls, strict=True)]
+def one_by_one(chance: np.random.Generator, kind: str, nodes: Sequence[str], beats: Sequence[float]) -> list[Fault]:
+    """In each interval one machine fails, and nothing else does: its process is killed, or its power cut, at one system
+    call after the other; or its card is replaced while a run goes on.
+    """
+    who = (str(chance.choice([*nodes, COORDINATOR])),)
+    if kind == "card":
+        late = chance.exponential(RUN_S, size=len(beats))
+        return [_one_card(chance, beat + float(more), who) for beat, more in zip(beats, late, strict=True)]
+    how = "sync" if kind == "cut" else str(chance.choice(list(CALLS)))  # until then power takes nothing
+    most = CALLS[how]
+    calls = 1 + (int(chance.integers(most)) + np.arange(len(beats))) % most
+    return [
+        Fault(beat + 0.005, kind, who, seconds=5.0, call=int(call), how=how)
+        for beat, call in zip(beats, calls, strict=True)
+    ]
 
 
 def gentle(last: float) -> list[Fault]:
@@ -79,7 +91,8 @@ def gentle(last: float) -> list[Fault]:
 def _one(chance: np.random.Generator, kind: str, moment: float, everybody: Sequence[str]) -> Fault:
     one = (str(chance.choice(everybody)),)
     long = float(np.exp(chance.uniform(np.log(0.05), np.log(600.0))))
-    call = int(chance.integers(1, CALLS)) if chance.random() < 0.9 else 0
+    how = str(chance.choice(list(CALLS)))
+    call = int(chance.integers(CALLS[how])) + 1 if chance.random() < 0.9 else 0
     match kind:
         case "weather":
             return Fault(
@@ -91,9 +104,9 @@ def _one(chance: np.random.Generator, kind: str, moment: float, everybody: Seque
         case "broker":
             return _of_broker(chance, moment, min(long, 120.0), everybody)
         case "kill":
-            return Fault(moment, kind, one, call=call)
+            return Fault(moment, kind, one, call=call, how=how)
         case "cut":
-            return Fault(moment, kind, one, seconds=long, call=call)
+            return Fault(moment, kind, one, seconds=long, call=call, how=how)
         case "disk":
             how = str(chance.choice(["full", "read-only", "failing", "slow"]))
             return Fault(moment, kind, one, seconds=long, amount=float(chance.uniform(0.1, 5.0)), how=how)
@@ -103,8 +116,7 @@ def _one(chance: np.random.Generator, kind: str, moment: float, everybody: Seque
         case "sleep":
             return Fault(moment, kind, one, seconds=long)
         case "card":
-            how = str(chance.choice(["put back", "replaced"]))
-            return Fault(moment, kind, one, how=how)
+            return _one_card(chance, moment, one)
         case "signal":
             return Fault(moment, kind, one, how=str(chance.choice(["reload", "restart", "begin"])))
         case "forge":
@@ -125,6 +137,13 @@ def _one(chance: np.random.Generator, kind: str, moment: float, everybody: Seque
                 moment, kind, one, seconds=long, amount=float(chance.random()), how=str(chance.choice(TROUBLES))
             )
     return Fault(moment, "replay", amount=float(chance.random()))
+
+
+def _one_card(chance: np.random.Generator, moment: float, who: tuple[str, ...]) -> Fault:
+    """The card of one machine is replaced, or that of the coordinator with it."""
+    if who != (COORDINATOR,) and chance.random() < 0.3:
+        who = (*who, COORDINATOR)
+    return Fault(moment, "card", who, how=str(chance.choice(["put back", "replaced"])))
 
 
 def _of_broker(chance: np.random.Generator, moment: float, seconds: float, everybody: Sequence[str]) -> Fault:
@@ -188,7 +207,7 @@ class Faults:
             if self._configs[name] != self.fleet.configs[name]:
                 self._owns(name, self.fleet.configs[name])
         for machine in self.machines.values():
-            machine.disk.fault, machine.slow, machine.dies_at = "", 0.0, 0
+            machine.disk.fault, machine.slow, machine.dies_in = "", 0.0, 0
             machine.wakes()
             machine.boot()
             machine.again()  # its owner sees that it is down
@@ -241,14 +260,14 @@ class Faults:
     def _kill(self, fault: Fault) -> None:
         machine = self.machines[fault.who[0]]
         if fault.call:
-            machine.dies_at, machine.cut_for = machine.calls + fault.call, None
+            machine.dies_in, machine.dies_of, machine.cut_for = fault.call, fault.how, None
         else:
             machine.kill()
 
     def _cut(self, fault: Fault) -> None:
         machine = self.machines[fault.who[0]]
         if fault.call and machine.process.alive:
-            machine.dies_at, machine.cut_for = machine.calls + fault.call, fault.seconds
+            machine.dies_in, machine.dies_of, machine.cut_for = fault.call, fault.how, fault.seconds
         else:
             machine.cut(fault.seconds)
 
@@ -286,17 +305,23 @@ class Faults:
             machine.again()
 
     def _card(self, fault: Fault) -> None:
-        """Its card is replaced, or a copy of an earlier one is put back."""
-        machine = self.machines[fault.who[0]]
+        """Cards are replaced, or copies of earlier ones are put back."""
+        machines = [self.machines[name] for name in fault.who]
+        for machine in machines:
+            machine.cut(None)
+        for machine in machines:
+            self._other_card(machine, fault)
+
+    def _other_card(self, machine: Machine, fault: Fault) -> None:
+        """One machine, which is off, has another card, and is switched on."""
         copies = machine.disk.root.with_name(f"{machine.name}.copy")
         state = machine.disk.root / "state"
-        machine.cut(None)
         if fault.how == "put back" and not copies.exists():  # the copy is made now, and put back another time
             if state.exists():
                 shutil.copytree(state, copies, ignore=shutil.ignore_patterns("*-shm"))
             machine.boot()
             return
-        copied = self.world.chance(f"card {fault.moment}").random() < 0.5
+        copied = self.world.chance(f"card {fault.moment} {machine.name}").random() < 0.5
         machine.disk.emptied(keep=("mark",) if copied else ())
         if fault.how == "put back":
             shutil.copytree(copies, state)
@@ -343,7 +368,8 @@ class Faults:
         """What the owner of a device allows from now on, for the history."""
         limit, t = limit_of(config), self.fleet.terms[name]
         run = [t.mechanism, t.per_answer, t.answers]
-        self.world.note("owner", name, epsilon=limit.epsilon, delta=limit.delta, window_s=limit.window_s, run=run)
+        allowed = {"epsilon": limit.epsilon, "delta": limit.delta, "window_s": limit.window_s}
+        self.world.note("owner", name, **allowed, retention=limit.retention_s, run=run)
 
     def _source(self, fault: Fault) -> None:
         """The file with its data is not as it should be, for a while."""

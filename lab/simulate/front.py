@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,6 +12,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.checker import Finding
 from hushgrid.lab.simulate.fleet import Fleet, fleet
+from hushgrid.lab.simulate.patterns import SCENARIOS
 from hushgrid.lab.simulate.search import INTERVALS, Broken, Report, life_of, live, quiet, search
 from hushgrid.node.schema.yaml_file import read_yaml
 from hushgrid.scenarios import find
@@ -21,7 +22,7 @@ BASE = "base"  #: of a scenario in a file of ours: the folder that its relative 
 
 
 def simulate(
-    scenario: Path | None,
+    scenarios: Sequence[Path],
     *,
     faults: int = 1000,
     seed: int = 1,
@@ -30,39 +31,54 @@ def simulate(
     history: Path | None = None,
     out: Path = Path(),
     say: Callable[[str], None] = lambda line: None,
-) -> Report:
-    """Lives of the scenario's fleet until so many faults have happened, or a promise is broken.
+) -> list[Report]:
+    """Lives of each scenario's fleet, until so many faults have happened in all of them together; a fleet's end with
+    its first broken promise. Without a scenario: the small fleets of `patterns.py`.
 
-    Raises InputError if the scenario is none for devices, or a number is no count.
+    Raises InputError if a scenario is none for devices, or a number is no count.
     """
     for name, value in (("--faults", faults), ("--days", days), ("--jobs", jobs)):
         if value is not None and value < 1:
             raise InputError(f"{name}: found {value}, expected at least 1")
-    if scenario is None:
-        raise InputError("SCENARIO: found none, expected a scenario, or --replay FILE")
-    path = find(scenario)
-    raw = read_yaml(path) | {BASE: str(path.parent.resolve())}
-    made = _made(raw, str(path))
+    raws = [_raw(find(scenario)) for scenario in scenarios] or list(SCENARIOS.values())
+    fleets = [_made(raw, raw["name"]) for raw in raws]
     intervals = INTERVALS if days is None else days * HOURS
     if history is not None:
-        life = life_of(raw, made, seed, intervals)
-        simulation, _ = live(made, life, quiet(made, seed, life.manner))
+        life = life_of(raws[0], fleets[0], seed, intervals)
+        simulation, _ = live(fleets[0], life, quiet(fleets[0], seed, life.manner))
         write_history(history, simulation.world.history)
         say(f"{history}: the history of seed {seed}, {len(simulation.world.history)} events")
-    report = search(raw, made, faults, seed, intervals=intervals, jobs=jobs)
+    reports = []
+    for raw, each in zip(raws, fleets, strict=True):
+        report = search(raw, each, -(-faults // len(raws)), seed, intervals=intervals, jobs=jobs)
+        _say(report, each.name, out, say)
+        reports.append(report)
+    if len(reports) > 1:
+        lives, many = sum(r.lives for r in reports), sum(r.faults for r in reports)
+        say(f"{len(reports)} fleets: {lives} lives, {many} faults in {sum(r.seconds for r in reports):.0f} s")
+    return reports
+
+
+def _raw(path: Path) -> Document:
+    """A scenario as its file has it, and where its own relative paths begin."""
+    return read_yaml(path) | {BASE: str(path.parent.resolve())}
+
+
+def _say(report: Report, name: str, out: Path, say: Callable[[str], None]) -> None:
+    """What was tried with one fleet, and what broke, which is written too."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.counts.items(), key=lambda pair: -pair[1]))
-    lived = f"{report.lives} lives, {report.intervals} intervals"
-    say(f"{made.name}: {lived}, {report.faults} faults in {report.seconds:.0f} s")
+    answered = f"{report.answered} answered, {report.same} of them bit for bit as in a quiet run"
+    lived = f"{report.lives} lives, {report.intervals} intervals ({answered})"
+    say(f"{name}: {lived}, {report.faults} faults in {report.seconds:.0f} s")
     say(f"  {kinds}")
     for number, broken in enumerate(report.broken, 1):
-        copied = out / f"{made.name}-{broken.life.seed}-{number}.json"
+        copied = out / f"{name}-{broken.life.seed}-{number}.json"
         copied.write_bytes(msgspec.json.format(msgspec.json.encode(broken)))
         for line in _words(broken):
             say(line)
         say(f"  hushgrid simulate --replay {copied}")
     if not report.broken:
         say("  every promise was kept")
-    return report
 
 
 def replay(path: Path, history: Path | None = None) -> list[Finding]:

@@ -75,7 +75,7 @@ class Machine(System):
         self.links: dict[int, Connection] = {}  #: open connections, by descriptor
         self.powered, self.restarts = False, 0
         self.calls = 0  #: system calls of the process of now
-        self.dies_at = 0  #: at which of them it is killed; 0: at none
+        self.dies_in, self.dies_of = 0, ""  #: how many calls [of this name] until it is killed; 0: it is not
         self.cut_for: float | None = None  #: and its power is cut for so long, s
         self.slow = 0.0  #: s that a sync takes
         self.renamed: Callable[[Path], None] = lambda path: None  #: called with the new name of a file
@@ -156,9 +156,12 @@ class Machine(System):
         """Before each system call: the process may die here."""
         if self.process.dead:
             raise Killed
-        if call:
-            self.calls += 1
-            if self.dies_at and self.calls >= self.dies_at:
+        if not call:
+            return
+        self.calls += 1
+        if self.dies_in and self.dies_of in ("", call):
+            self.dies_in -= 1
+            if not self.dies_in:
                 self._die(cut=self.cut_for is not None)
                 self._back(self.cut_for)
                 raise Killed
@@ -169,13 +172,13 @@ class Machine(System):
         """The service starts, if the machine is on and it does not run."""
         if self.powered and not self.process.alive and self.exits is None:
             self.restarts += 1
-            self.signals, self.calls, self.dies_at = Signals(), 0, 0
+            self.signals, self.calls, self.dies_in = Signals(), 0, 0
             self.world.note("start", self.name)
             self.process.start(lambda: self.main(self.signals))
 
     def once(self, main: Callable[[Signals], int]) -> None:
         """Another program of its owner, while the service does not run."""
-        self.calls = self.dies_at = 0
+        self.calls = self.dies_in = 0
         self.process.start(lambda: main(Signals()))
 
     def boot(self) -> None:

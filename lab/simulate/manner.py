@@ -10,7 +10,9 @@ from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.fleet import Fleet
 from hushgrid.node.wire import COORDINATOR
 
-WINDOW, WINDOW_S, RETENTION = "6h", 6 * 3600.0, "5h"
+WINDOW, WINDOW_S = "6h", 6 * 3600.0
+RETENTION, RETENTION_S = "5h", 5 * 3600.0
+PLENTY = 20.0  #: runs in a window: more than there are
 ROOM = 1 + 1e-9  #: of a budget for so many runs: a sum of decimals is rounded
 LIVE = "live.csv"  #: the file of a source
 OWN = ("rows.csv", "loads.csv", "profiles.csv")  #: names of a device's data
@@ -47,19 +49,35 @@ class Limit(Struct, frozen=True):
     epsilon: float
     delta: float
     window_s: float | None
+    retention_s: float | None
 
 
 def drawn(chance: np.random.Generator, fleet: Fleet) -> Manner:
     """One of a life: half of them differ in nothing."""
     if chance.random() < 0.5:
         return USUAL
-    n, day = len(fleet.nodes), "profiles.csv" in fleet.data[fleet.nodes[0]]
-    windows = all(t.accountant != "pure-optimal" for t in fleet.terms.values())
+    n, day = len(fleet.nodes), ahead(fleet)
     quorum = max(n - 1, 1) if chance.random() < 0.5 and not day else 0
-    room = float(chance.integers(2, 8)) + 0.5 if windows and chance.random() < 0.6 else 0.0
+    room = float(chance.integers(2, 8)) + 0.5 if windowed(fleet) and chance.random() < 0.6 else 0.0
     source = not day and chance.random() < 0.5
     warm, liars, owned = (bool(chance.random() < share) for share in (0.3, 0.35, 0.5))
     return Manner(quorum, warm, room, source, bool(room or source or chance.random() < 0.2), liars, owned)
+
+
+def plain(chance: np.random.Generator, fleet: Fleet) -> Manner:
+    """One in which all must answer: data stand still, or come from a source."""
+    source = windowed(fleet) and not ahead(fleet) and chance.random() < 0.5
+    return Manner(room=PLENTY, source=True, fed=True) if source else USUAL
+
+
+def windowed(fleet: Fleet) -> bool:
+    """Whether budgets may have a window."""
+    return all(t.accountant != "pure-optimal" for t in fleet.terms.values())
+
+
+def ahead(fleet: Fleet) -> bool:
+    """Whether its devices have profiles of a day."""
+    return "profiles.csv" in fleet.data[fleet.nodes[0]]
 
 
 def dressed(fleet: Fleet, manner: Manner) -> Fleet:
@@ -100,7 +118,8 @@ def _gaussian(mu: float, answers: int) -> float:
 def limit(config: Document) -> Limit:
     """That of a device's file."""
     section = config["budget"]
-    return Limit(section["epsilon"], section.get("delta") or 0.0, WINDOW_S if "window" in section else None)
+    window, retention = WINDOW_S if "window" in section else None, RETENTION_S if "retention" in config else None
+    return Limit(section["epsilon"], section.get("delta") or 0.0, window, retention)
 
 
 def own_file(fleet: Fleet, name: str) -> str:

@@ -1,7 +1,8 @@
-"""What a simulated fleet's history says: facts that an independent checker can judge, without the stack.
+"""What a fleet's history says: facts that an independent checker can judge, without the stack.
 
 Each event is a line of JSON with its date `t`, its kind `e` and whose it is, `who`. `send` is a message as it leaves,
 `spent` an answer that a ledger has committed, `drawn` noise that has met data, `ended` a run that is done on a device,
+`values` what a device has of its source,
 `outcome` what it has left on the disk there, `begins` and `ends` an interval.
 """
 
@@ -22,7 +23,6 @@ from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.types import Document
-from hushgrid.lab.simulate.machine import Machine
 from hushgrid.node import status, system, wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend
@@ -31,6 +31,7 @@ from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime import daemon
 from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.runtime.outcomes import Outcomes
+from hushgrid.node.site.value_store import StoredValues, ValueStore
 from hushgrid.node.wire import COORDINATOR, Birth, Finish, Mark, Topics
 
 OUTCOMES = (".setpoints.csv", ".npz")  #: ends of names of what a run leaves on a device
@@ -63,16 +64,19 @@ class Recorder:
         self.topics, self.note, self.refuses = Topics(fleet), note, refuses
         self.ledgers: dict[str, Ledger] = {}
         self.stored: dict[str, dict[str, int]] = {}  #: numbers of marks that the coordinator has stored, by device
-        self.rowed: dict[bytes, int] = {}  #: the last spend of each ledger that the history has
+        self.rowed: dict[str, int] = {}  #: the last spend of each ledger that the history has
         self.runs: dict[str, bytes] = {}  #: whose outcome is written now, by machine
+        self.files: dict[tuple[str, str], int] = {}  #: of sources: numbered in the order in which they came
 
-    def sent(self, machine: Machine | None, who: str, topic: str, payload: bytes, retain: bool) -> None:
-        """A message that leaves, with what the ledger of its sender has now. machine: None of a last will."""
+    def sent(self, who: str, topic: str, payload: bytes, retain: bool, unsynced: bool | None = None) -> None:
+        """A message that leaves, with what the ledger of its sender has now.
+
+        unsynced: whether its disk lacks some of that; None: a broker speaks for it, by a last will.
+        """
         blob = payload.replace(self.place, b"")  # a line about a file says where this life has its folder
         facts: Document = {"topic": topic, "size": len(blob), "retain": retain, "digest": digest(blob)}
-        if machine is not None and (ledger := self.ledgers.get(who)) is not None:
-            facts["no"] = ledger.spends.no
-            facts["unsynced"] = machine.disk.owes("-log")
+        if unsynced is not None and (ledger := self.ledgers.get(who)) is not None:
+            facts |= {"no": ledger.spends.no, "unsynced": unsynced}
         body = self._body(topic, payload)
         self.note("send", who, **facts, **body)
         refuses = body["body"] == "status" and status.decode(payload).refused == "mark"  # or has refused last
@@ -82,8 +86,9 @@ class Recorder:
     def rows(self, ledger: Ledger) -> list[tuple[int, str, float, float, float]]:
         """Spends that the history does not have yet: [number, kind, value, mu^2, running time]."""
         sql = "SELECT no, kind, value, mu2, ran FROM spend WHERE no > ? ORDER BY no"
-        rows = list(ledger.tables.db.execute(sql, (self.rowed.get(ledger.id, 0),)))
-        self.rowed[ledger.id] = max([self.rowed.get(ledger.id, 0), *(row[0] for row in rows)])
+        short = ledger.id.hex()[:8]
+        rows = list(ledger.tables.db.execute(sql, (self.rowed.get(short, 0),)))
+        self.rowed[short] = max([self.rowed.get(short, 0), *(row[0] for row in rows)])
         return rows
 
     def known(self, name: str) -> dict[str, int]:
@@ -94,6 +99,18 @@ class Recorder:
         """The coordinator's ledger has just stored what it remembers."""
         peers = ledger.marks.peers.peers
         self.stored = {name: {m.ledger.hex()[:8]: m.no for m in peer.counted} for name, peer in peers.items()}
+
+    def kept(self, who: str, stored: StoredValues) -> None:
+        """The values of a data version are stored on a device."""
+        readings, key = stored.readings, (who, stored.stamp)
+        if readings is None:
+            return
+        number = self.files.setdefault(key, len(self.files))
+        timed = np.isfinite(readings.read)
+        facts: Document = {"id": stored.ledger.hex()[:8], "version": stored.version, "file": number}
+        facts["read"] = float(np.max(readings.read[timed], initial=0.0))
+        facts["longest"] = float(np.max((readings.until - readings.read)[timed], initial=0.0))
+        self.note("values", who, **facts)
 
     def outcome_written(self, who: str, path: Path) -> None:
         """A file has got its name: that of what a run has left, perhaps."""
@@ -142,20 +159,29 @@ def recorded(recorder: Recorder) -> Iterator[None]:
             super().commit(run, spends=spends, **keys)
             if self.node == COORDINATOR:
                 recorder.stores(self)
-            recorder.rowed[self.id] = max(recorder.rowed.get(self.id, 0), self.spends.no)
+            short = self.id.hex()[:8]
+            recorder.rowed[short] = max(recorder.rowed.get(short, 0), self.spends.no)
             if keys.get("status") in ("owed", "done") and self.node != COORDINATOR:
                 recorder.note("ended", self.node, run=run.hex()[:8])
             for no, spend in enumerate(spends, first):
                 facts: Document = {"kind": spend.kind, "value": spend.value, "honest": spend.honest}
-                facts |= {"ran": self.spends.running, "version": version or self.data_version, "run": run.hex()[:8]}
-                recorder.note("spent", self.node, id=self.id.hex()[:8], no=no, **facts)
+                facts |= {
+                    "answer": spend.answer,
+                    "ran": self.spends.running,
+                    "version": version or self.data_version,
+                    "run": run.hex()[:8],
+                }
+                recorder.note("spent", self.node, id=short, no=no, **facts)
 
-    release = Lattice.release
+    release, write = Lattice.release, ValueStore._write
+
+    def written(store: ValueStore, stored: StoredValues) -> None:
+        write(store, stored)
+        recorder.kept(store.ledger.node, stored)
 
     def released(lattice: Lattice, v: np.ndarray, n: np.ndarray) -> np.ndarray:
-        machine = system.machine
-        if isinstance(machine, Machine):
-            recorder.note("drawn", machine.name, digest=digest(v.tobytes() + n.tobytes()))
+        if who := system.machine.name:
+            recorder.note("drawn", who, digest=digest(v.tobytes() + n.tobytes()))
         return release(lattice, v, n)
 
     keep, begin, end = Outcomes.keep, Intervals.begin, Intervals.end
@@ -182,6 +208,7 @@ def recorded(recorder: Recorder) -> Iterator[None]:
         patches.enter_context(patch.object(daemon, "Ledger", Watched))
         patches.enter_context(patch.object(coordinator_daemon, "Ledger", Watched))
         patches.enter_context(patch.object(Lattice, "release", released))
+        patches.enter_context(patch.object(ValueStore, "_write", written))
         patches.enter_context(patch.object(Outcomes, "keep", keeps))
         patches.enter_context(patch.object(Intervals, "begin", begun))
         patches.enter_context(patch.object(Intervals, "end", ended))

@@ -20,18 +20,22 @@ from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.checker import Finding, check
 from hushgrid.lab.simulate.faults import Fault, drawn, gentle, one_by_one
 from hushgrid.lab.simulate.fleet import Fleet
-from hushgrid.lab.simulate.manner import USUAL, Manner, dressed
+from hushgrid.lab.simulate.manner import USUAL, Manner, dressed, plain
 from hushgrid.lab.simulate.manner import drawn as drawn_manner
 from hushgrid.lab.simulate.simulation import QUIET, Simulation, switched_on
 from hushgrid.lab.simulate.world import World
 from hushgrid.node.wire import COORDINATOR
 
 INTERVALS = 15  #: of a life
-ONE_BY_ONE, GENTLE = 0.4, 0.1  #: shares of lives with little that goes wrong, so that much is promised of them
+#: Shares of lives: in a storm everything goes wrong; in the others little does, so that much is promised of them.
+LIVES = {"storm": 0.5, "kill": 0.16, "cut": 0.1, "card": 0.14, "gentle": 0.1}
+GOLDEN = 0.5 * (5**0.5 - 1)  #: the multiples of this, modulo 1, spread evenly: so do kinds over seeds that follow
 FAULTS = 100  #: drawn for a life; messages that are lost, late, doubled or overtaken come on top
 PATIENCE = 60  #: lives that a finding is shrunk by
-TOLD = ("fault", "kill", "cut", "card", "start", "exit", "error", "ledger", "accepted", "drawn", "spent", "defect")
-LONGEST = 30  #: events of a trace
+#: Kinds of events that explain a finding.
+TOLD = (
+    "fault", "kill", "cut", "card", "start", "exit", "error", "ledger", "accepted", "spent", "begins", "ends",
+)  # fmt: skip
 
 
 class Life(Struct, frozen=True):
@@ -45,7 +49,7 @@ class Life(Struct, frozen=True):
 
 
 class Broken(Struct, frozen=True):
-    """A promise that was broken, in the shortest life that breaks it, and the last events before."""
+    """A promise that was broken, in the shortest life that breaks it, and what led to that."""
 
     promise: str
     text: str
@@ -58,6 +62,8 @@ class Report(Struct):
 
     lives: int = 0
     intervals: int = 0
+    answered: int = 0  #: of them
+    same: int = 0  #: of those, bit for bit as in the quiet run
     events: int = 0
     counts: dict[str, int] = {}
     seconds: float = 0.0
@@ -104,14 +110,24 @@ def life_of(scenario: Document, fleet: Fleet, seed: int, intervals: int = INTERV
     world = World(seed)
     first = switched_on(world, COORDINATOR)  # its schedule keeps that beat
     beats = [first + fleet.every * k for k in range(max(intervals - QUIET, 0))]
-    kind, chance = world.chance("kind").random(), world.chance("faults")
-    if kind < ONE_BY_ONE:
-        return Life(scenario, seed, intervals, one_by_one(chance, fleet.nodes, beats))
-    if kind < ONE_BY_ONE + GENTLE:
+    kind, chance = kind_of(seed), world.chance("faults")
+    if kind == "gentle":
         return Life(scenario, seed, intervals, gentle(last))
+    if kind != "storm":
+        return Life(scenario, seed, intervals, one_by_one(chance, kind, fleet.nodes, beats), plain(chance, fleet))
     manner = drawn_manner(world.chance("manner"), fleet)
     chosen = drawn(chance, fleet.nodes, 0.0, last, faults, beats, manner.without)
     return Life(scenario, seed, intervals, chosen, manner)
+
+
+def kind_of(seed: int) -> str:
+    """The kind of a seed's life."""
+    place = seed * GOLDEN % 1.0
+    for kind, share in LIVES.items():
+        place -= share
+        if place < 0:
+            return kind
+    return next(iter(LIVES))
 
 
 def shrunk(fleet: Fleet, life: Life, promise: str, moment: float, patience: int = PATIENCE) -> Life:
@@ -164,9 +180,20 @@ def fewest(faults: list[Fault], breaks: Callable[[list[Fault]], bool], patience:
 
 
 def trace(history: list[Document], finding: Finding) -> list[Document]:
-    """The last events that matter before a promise was broken, and that one."""
-    before = [e for e in history[: finding.number] if e["e"] in TOLD]
-    return [*before[-(LONGEST - 1) :], history[finding.number]]
+    """What led to a finding: what has happened since the first fault to whom it is about, and to whom a fault was meant
+    for; then the event that broke the promise. Of events of one kind that follow each other, the last stands for all.
+    """
+    before = history[: finding.number]
+    first = next((number for number, e in enumerate(before) if e["e"] == "fault"), 0)
+    who = {finding.who, COORDINATOR, *(e["who"] for e in before if e["e"] == "fault")}
+    events: list[Document] = []
+    for event in before[first:]:
+        if event["e"] not in TOLD or event["who"] not in who:
+            continue
+        if events and (events[-1]["e"], events[-1]["who"]) == (event["e"], event["who"]):
+            event = event | {"times": events.pop().get("times", 1) + 1}
+        events.append(event)
+    return [*events, history[finding.number]]
 
 
 def explained(fleet: Fleet, life: Life, finding: Finding, moment: float) -> Broken:
@@ -205,6 +232,8 @@ def search(
 
 class _Tried(Struct):
     intervals: int
+    answered: int
+    same: int
     events: int
     counts: dict[str, int]
     broken: Broken | None
@@ -219,12 +248,14 @@ def _lived(life: Life, fleet: Fleet, expected: dict[tuple[str, str], str]) -> _T
     simulation, findings = live(fleet, life, expected)
     history = simulation.world.history
     broken = explained(fleet, life, findings[0], history[findings[0].number]["t"]) if findings else None
-    return _Tried(life.intervals, len(history), simulation.counts, broken)
+    return _Tried(life.intervals, simulation.answered, simulation.same, len(history), simulation.counts, broken)
 
 
 def _add(report: Report, tried: _Tried) -> None:
     report.lives += 1
     report.intervals += tried.intervals
+    report.answered += tried.answered
+    report.same += tried.same
     report.events += tried.events
     report.counts = dict(sorted((Counter(report.counts) + Counter(tried.counts)).items()))
     if tried.broken is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -16,6 +14,7 @@ from hushgrid.broker.coordinator import daemon as coordinator_daemon
 from hushgrid.kernels.errors import HushgridError
 from hushgrid.lab.simulate.faults import Fault, Faults
 from hushgrid.lab.simulate.fleet import FLEET, Fleet
+from hushgrid.lab.simulate.judge import Outcomes, compare, judge, outcomes
 from hushgrid.lab.simulate.machine import Machine, Signals
 from hushgrid.lab.simulate.network import Broker, SimulatedLink
 from hushgrid.lab.simulate.recorder import Recorder, recorded
@@ -42,7 +41,7 @@ class Simulation:
         seed: int,
         place: Path,
         faults: Sequence[Fault] = (),
-        quiet: dict[tuple[str, str], str] | None = None,
+        quiet: Outcomes | None = None,
         fed: bool = False,
     ) -> None:
         """quiet: what each device leaves of an interval without faults, as `outcomes` has it.
@@ -50,6 +49,7 @@ class Simulation:
         fed: each device's data file is replaced once an interval, by the same data.
         """
         self.quiet, self.fed = quiet, fed
+        self.same = 0  #: intervals that have left what a quiet one leaves, bit for bit
         self.fleet, self.world, self.place = fleet, World(seed), place
         self.broker = Broker(self.world, self._heard)
         self.machines: dict[str, Machine] = {}
@@ -79,7 +79,7 @@ class Simulation:
                     world.schedule((k + float(chance.uniform(0.1, 0.9))) * every, partial(self.faults.feed, name))
             world.schedule(max(intervals - QUIET, 0) * every, self.faults.still)
             world.run(intervals * every)
-            self._judge(intervals)
+            self._judge()
             for machine in self.machines.values():
                 machine.powered = False
                 machine.kill()
@@ -90,13 +90,14 @@ class Simulation:
         """Faults so far, by kind."""
         return self.faults.counts | self.broker.counts
 
-    def outcomes(self) -> dict[str, dict[tuple[str, str], str]]:
-        """{run: {(device, file): digest of what it has left}}."""
-        findings: dict[str, dict[tuple[str, str], str]] = {}
-        for e in self.world.history:
-            if e["e"] == "outcome":
-                findings.setdefault(e["run"], {})[e["who"], e["file"]] = e["digest"]
-        return findings
+    @property
+    def answered(self) -> int:
+        """Intervals so far with an answer."""
+        return sum(e["e"] == "ends" and e["outcome"] in ("answer", "held") for e in self.world.history)
+
+    def outcomes(self) -> dict[str, Outcomes]:
+        """What each run has left, by run."""
+        return outcomes(self.world.history)
 
     # --- inside ---
 
@@ -158,48 +159,29 @@ class Simulation:
         return machine.disk.root / "mark" / f"{machine.name}.mark"
 
     def _heard(self, source: str, topic: str, payload: bytes, retain: bool) -> None:
-        self.recorder.sent(self.machines.get(source), source, topic, payload, retain)
+        machine = self.machines.get(source)
+        self.recorder.sent(source, topic, payload, retain, self._unsynced(machine) if machine else None)
         if source in self.machines and payload and any(kind in topic for kind in ("/edge/", "/all/", "/state/")):
             received = self.faults.received
             received.append((topic, payload, retain))
             if len(received) > 2 * KEPT:
                 del received[:KEPT]
 
-    def _judge(self, intervals: int) -> None:
-        """What the coordinator's table lacks, and whether the last interval was answered by all."""
-        path, note = self.machines[COORDINATOR].disk.root / "state" / "intervals.csv", self.world.note
-        rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
-        replaced = any(e["e"] == "card" and e["who"] == COORDINATOR for e in self.world.history)
-        numbers = [int(row["interval"]) for row in rows]
-        if numbers != list(range(1, len(rows) + 1)) and not replaced:
-            note("unrecorded", COORDINATOR, text=f"intervals {numbers} have lines")
-        last = rows[-1] if rows else {"outcome": "none", "absent": "", "reason": ""}
-        if last["outcome"] != "answer" or last["absent"]:
-            text, refused = f"the last interval: {last['outcome']}, {last['reason']}", last.get("refused") or ""
-            note("unanswered", COORDINATOR, text=text, refused=refused.replace(",", " ").split())
+    def _unsynced(self, machine: Machine) -> bool:
+        """Whether a power cut may take something of its ledger's log."""
+        return machine.disk.owes(machine.disk.root / "state" / f"{machine.name}.ledger-log")
+
+    def _judge(self) -> None:
+        """What the history does not show by itself."""
+        state, history, note = self.machines[COORDINATOR].disk.root / "state", self.world.history, self.world.note
+        owing = [n for n, one in self.recorder.ledgers.items() if self.machines[n].process.alive and one.runs.owed()]
+        judge(history, state, owing, note)
         for name, ledger in self.recorder.ledgers.items():
-            if self.machines[name].process.alive and ledger.runs.owed():
-                note("unpaid", name, text="the outcome of a run is owed after the faults have stopped")
+            if self.machines[name].process.alive and ledger.refusal is None:
+                for line in ledger.verify():
+                    note("not whole", name, text=line)
         if self.quiet is not None:
-            self._compare(rows, self.quiet)
-
-    def _compare(self, rows: list[dict[str, str]], quiet: dict[tuple[str, str], str]) -> None:
-        """Whether an answer of all, of whom none was lost meanwhile, is that of a quiet run.
-
-        A walk that has gone around somebody is another one, and its token has a later epoch.
-        """
-        around = {e["run"] for e in self.world.history if e["e"] == "send" and e.get("epoch")}
-        runs, outcomes = self.machines[COORDINATOR].disk.root / "state" / "runs", self.outcomes()
-        lost = {record["run"]: record["lost"] for record in (json.loads(p.read_text()) for p in runs.glob("*.json"))}
-        for row in rows:
-            if float(row["interval"]) * self.fleet.every > (self.faults.changed_at or inf):
-                break  # of other data
-            body = row["outcome"] == "answer" and not row["absent"] and not lost.get(row["run"], True)
-            if body and row["run"][:8] not in around:
-                for (name, file), digest in outcomes.get(row["run"][:8], {}).items():
-                    if digest != quiet.get((name, file), digest):
-                        text = f"interval {row['interval']}, run {row['run'][:8]}: {file} is not that of the quiet run"
-                        self.world.note("other bits", name, text=text)
+            self.same = compare(history, state, self.quiet, note, (self.faults.changed_at or inf) / self.fleet.every)
 
 
 def switched_on(world: World, name: str) -> float:

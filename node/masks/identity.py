@@ -214,6 +214,19 @@ def _lists(file: str, authorities: Sequence[x509.Certificate]) -> list[x509.Cert
     return lists
 
 
+class Shared(Trust):
+    """The trust of all nodes of one process: what one of them has verified, the others need not."""
+
+    def __init__(self, pinned: Iterable[str]) -> None:
+        super().__init__(pinned)
+        self._verified: set[tuple[bytes, str, Introduction]] = set()
+
+    def verify(self, run: bytes, node: str, introduction: Introduction) -> None:
+        if (run, node, introduction) not in self._verified:
+            super().verify(run, node, introduction)
+            self._verified.add((run, node, introduction))
+
+
 def made_up(nodes: Iterable[str]) -> tuple[dict[str, Identity], Trust]:
     """Identities for a simulated run, and a trust that pins all of them.
 

@@ -16,6 +16,7 @@ and the gate's note the noise. And members that were told different points, or s
 
 from __future__ import annotations
 
+import hmac
 import struct
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -25,8 +26,6 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import Struct
 
 from hushgrid.kernels.errors import Refused
@@ -61,7 +60,12 @@ def pair_key(private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> b
     secret = private.exchange(X25519PublicKey.from_public_bytes(peer.key))
     first, second = sorted((side, peer))
     ends = (first.fingerprint.encode(), second.fingerprint.encode(), first.key, second.key)
-    return HKDF(SHA256(), 32, None, framed(WORDS, run, *ends)).derive(secret)
+    return _hkdf(secret, framed(WORDS, run, *ends))
+
+
+def _hkdf(secret: bytes, info: bytes) -> bytes:
+    """HKDF-SHA256 (RFC 5869), (32,), without a salt: for so few bytes it is two HMACs."""
+    return hmac.digest(hmac.digest(bytes(32), secret, "sha256"), info + b"\x01", "sha256")
 
 
 def question(round: int, attempt: int, among: Sequence[str], x: Vector) -> bytes:
@@ -79,7 +83,7 @@ def stream(key: bytes, info: bytes, size: int) -> Pad:
 
     A key serves once, so the nonce is 0.
     """
-    once = HKDF(SHA256(), 32, None, info).derive(key)
+    once = _hkdf(key, info)
     blocks = Cipher(ChaCha20(once, bytes(16)), None).encryptor().update(bytes(8 * size))
     return np.frombuffer(blocks, dtype="<u8").astype(np.uint64, copy=False)
 

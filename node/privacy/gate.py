@@ -185,7 +185,7 @@ class Gate:
             raise Refused(f"{self.node}: an exact answer was asked for in a private run")
         self._spend(Spend(self.state.answers + 1, "nonprivate", inf, inf, 0.0, 0.0, "", "none"))
 
-    def _release(self, question: bytes, compute: Callable[[], Vector], unit: float = 1.0) -> Vector:
+    def _release(self, question: bytes | memoryview, compute: Callable[[], Vector], unit: float = 1.0) -> Vector:
         """One answer, shape (width,): what `compute` makes of the data, rounded to the grid, plus exact noise.
 
         The answer is paid before the data are touched. `question`: everything besides the data on which the answer
@@ -197,7 +197,7 @@ class Gate:
         quantum = (lattice.sensitivity * unit, lattice.scale * unit, lattice.g * unit)
         spend = Spend(k, t.mechanism, spent, *quantum, t.adjacency, self.noise.sampler)
         (n,) = self._draw(spend, question, lambda: (self.noise.take(lattice, self.width, k),))
-        self.drawn_l1 += self._size(n, lattice.g * unit)
+        self._sum_up(n, lattice.g * unit)
         return lattice.release(compute(), n) * unit
 
     def _masked_share(self, share: Share | None, question: bytes, compute: Callable[[], Index]) -> Index:
@@ -211,14 +211,18 @@ class Gate:
         k, quantum = self.state.answers + 1, (lattice.sensitivity, lattice.scale, lattice.g)
         spend = Spend(k, t.mechanism, share.mu, *quantum, t.adjacency, self.noise.sampler, share.honest)
         (n,) = self._draw(spend, question, lambda: (self.noise.take(lattice, self.width, k),))
-        self.drawn_l1 += self._size(n, lattice.g)
+        self._sum_up(n, lattice.g)
         return compute() + n
+
+    def _sum_up(self, n: Index, g: float) -> None:
+        if self.journal is None:  # a real device reports no noise
+            self.drawn_l1 += self._size(n, g)
 
     def _size(self, n: Index, g: float) -> float:
         """Sum of |noise| of one answer, in the unit of what it answers."""
-        return float(np.sum(np.abs(n))) * g
+        return float(np.add.reduce(np.abs(n))) * g
 
-    def _draw(self, spend: Spend, question: bytes, draw: Callable[[], Noise]) -> Noise:
+    def _draw(self, spend: Spend, question: bytes | memoryview, draw: Callable[[], Noise]) -> Noise:
         """The noise of one answer to `question`, which is paid here.
 
         If a process that died has drawn and paid an answer to this question, its noise is used again: unless a reading
@@ -241,10 +245,12 @@ class Gate:
     def _settle(self) -> None:
         self.counted = None if self.expiry is None else self.expiry.counted
 
-    def _digest(self, subject: bytes, question: bytes) -> bytes:
+    def _digest(self, subject: bytes, question: bytes | memoryview) -> bytes:
         """The digest of what is asked, and of which readings."""
         readings = b"" if self.counted is None else b" of the readings " + np.packbits(self.counted).tobytes() + b" "
-        return hashlib.sha256(b"".join((self.run, subject, readings, question))).digest()
+        digest = hashlib.sha256(b"".join((self.run, subject, readings)))
+        digest.update(question)
+        return digest.digest()
 
     def _paper_noise(self, scale: float, size: int) -> Vector:
         """The current answer's noise as a paper draws it, (size,): Laplace or Gaussian, in floating point."""

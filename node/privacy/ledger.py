@@ -22,10 +22,10 @@ from hushgrid.node.privacy import marks
 from hushgrid.node.privacy.ledger_file import LedgerFailed, unusable
 from hushgrid.node.privacy.ledger_log import Behind, Record, Round, Tables
 from hushgrid.node.privacy.ledger_marks import Marks
-from hushgrid.node.privacy.ledger_rows import Counted, ReadingDays, Spend
+from hushgrid.node.privacy.ledger_rows import Cost, Counted, ReadingDays, Spend, costs_of
 from hushgrid.node.privacy.marks import LaterMark, MarkFile, NoMark
 from hushgrid.node.privacy.run_table import ENDED, KEEP, OVER, RunTable
-from hushgrid.node.privacy.spend_table import ALL, Cost, SpendTable, costs_of, unpacked
+from hushgrid.node.privacy.spend_table import ALL, VERSION, SpendTable, unpacked
 from hushgrid.node.wire import Mark
 
 __all__ = ["Ledger", "LedgerFailed"]
@@ -351,13 +351,24 @@ class Ledger:
         return wrong
 
     def _miscounted(self) -> list[str]:
-        """Whether the sums of all spends are those of the rows, in words."""
+        """Whether the sums of all spends, and of those about the data of now, are those of the rows, in words."""
+        version, spends = self.data_version, self.spends
+        wrong = ["the sums of its spends are not those of its rows"] if self._recount(0) != spends.sums(ALL) else []
+        mixed = self.tables.ask("SELECT no FROM past WHERE version >= ? LIMIT 1", (version,))  # with earlier versions
+        if not mixed and self._recount(version) != spends.sums(VERSION):
+            wrong.append("the sums of its spends about the data of now are not those of its rows")
+        return wrong
+
+    def _recount(self, version: int) -> dict[str, Counted]:
+        """The sums of the rows about this version of the data, or a later one, by adjacency."""
         counts: dict[str, Counted] = {}
         row = "adjacency, kind, value, mu2"
-        rows = self.tables.ask(f"SELECT {row}, count(*), honest FROM spend GROUP BY {row}, honest")
+        rows = self.tables.ask(
+            f"SELECT {row}, count(*), honest FROM spend WHERE version >= ? GROUP BY {row}, honest", (version,)
+        )
         for adjacency, *equal in rows:
             counts[adjacency] = counts.get(adjacency, Counted()).plus(*equal)
-        for (blob,) in self.tables.ask("SELECT sums FROM past"):
+        for (blob,) in self.tables.ask("SELECT sums FROM past WHERE version >= ?", (version,)):
             for adjacency, sums in unpacked(blob).items():
                 counts[adjacency] = counts.get(adjacency, Counted()).with_all(sums)
-        return ["the sums of its spends are not those of its rows"] if counts != self.spends.sums(ALL) else []
+        return counts

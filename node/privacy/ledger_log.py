@@ -28,6 +28,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,9 +46,15 @@ BLOCKS = 96  #: of a log whose records are small
 MOST_BLOCKS = 1024  #: of any log
 SECTORS = (512, BLOCK)  #: bytes of which a write past the system's cache may have to be a multiple
 BUFFERED = 256  #: records that wait at most where there is no log
+WIDE = 1 << 18  #: bytes of a state that is looked at before its record is made
 RECORDS = 4  #: that a log holds at least: a step that is larger goes straight to the tables
 _HEAD = struct.Struct("<II")
 _WHOSE = struct.Struct("<Q16s")
+
+
+@lru_cache(maxsize=8)  # of the rows of one second
+def _utc(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
 
 
 Round = tuple[int, float | None, int, int]  #: (round, residual, messages, bytes)
@@ -294,7 +301,7 @@ class Tables:
     @staticmethod
     def now() -> str:
         """UTC, for the rows."""
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", system.gmtime())
+        return _utc(int(system.wall()))
 
     # --- the log ---
 
@@ -319,11 +326,13 @@ class Tables:
         log = self.log
         if log is None or not self.file.durable or self._torn_now:
             return False
-        blob = encoded(record)
         try:
             if log.unsure:
                 raise OSError(errno.EIO, "its disk has failed before")
             self._make_log(log)
+            if record.state and len(record.state) > WIDE and not log.takes(record.state):  # not encoded for nothing
+                return False
+            blob = encoded(record)
             if not log.takes(blob):
                 return False
             if not log.fits(blob):

@@ -11,9 +11,9 @@ from hushgrid.node.peer_marks import Peer, PeerMarks
 from hushgrid.node.privacy import marks
 from hushgrid.node.privacy.ledger_file import LedgerFailed
 from hushgrid.node.privacy.ledger_log import Record, Tables
-from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.privacy.ledger_rows import Spend, costs_of
 from hushgrid.node.privacy.marks import MarkFile, NoMark
-from hushgrid.node.privacy.spend_table import SpendTable, costs_of
+from hushgrid.node.privacy.spend_table import SpendTable
 from hushgrid.node.wire import CLAIMS, Mark
 
 #: Of a main file that lacks what stood beside it.
@@ -108,6 +108,9 @@ class Marks:
     def accepted_now(self) -> None:
         """After that transaction."""
         self._stated = False
+        if self.file:
+            with self._writing(self.file):  # where it was may be gone with it: its owner does not wait for that
+                self.file.path.parent.mkdir(parents=True, exist_ok=True)
         self.write()
 
     # --- in words ---
@@ -223,7 +226,7 @@ class Marks:
 
     def apply(self, waiting: list[Record]) -> None:
         """Inside a transaction: the marks of peers in records that only the log has."""
-        self.write_peers(change for record in waiting for change in record.peers)
+        self.write_peers(dict(change for record in waiting for change in record.peers).items())
 
     def write_peers(self, changed: Iterable[tuple[str, Peer]]) -> None:
         """Inside a transaction."""

@@ -45,6 +45,20 @@ class Spend(Struct, frozen=True):
         return self.value * self.value if self.kind == "gaussian" else 0.0
 
 
+class Cost(NamedTuple):
+    """What decides the cost of one row."""
+
+    kind: str
+    value: float
+    mu2: float
+    adjacency: str
+    honest: int = 0  #: as in `Spend`
+
+
+def costs_of(spends: Iterable[Spend]) -> list[Cost]:
+    return [Cost(s.kind, s.value, s.mu2, s.adjacency, s.honest) for s in spends]
+
+
 @lru_cache(maxsize=256)  # the answers of a run are alike
 def event_of(kind: str, value: float) -> Event:
     if kind == "laplace":

@@ -92,10 +92,11 @@ class SystemNoise(NoiseSource):
         return np.random.default_rng()
 
     def take(self, lattice: Lattice, size: int, answer: int) -> Index:
-        if lattice not in self.pool:
+        if not (ahead := self.pool.get(lattice, [])):
             self.refill(lattice, size, 1)
-        n = self.pool[lattice].pop()
-        if not self.pool[lattice]:
+            ahead = self.pool[lattice]
+        n = ahead.pop()
+        if not ahead:
             del self.pool[lattice]
         return n
 

@@ -135,18 +135,22 @@ class RunTable:
         """The run under way when the process ended, if any."""
         return next(iter(self.all(f"WHERE {OPEN}")), None)
 
+    def running(self) -> bytes:
+        """The id of the run under way; b"": there is none."""
+        return next((run for (run,) in self.tables.ask(f"SELECT id FROM run WHERE {OPEN}")), b"")
+
     def owed(self) -> list[StoredRun]:
         """Runs that are done, and whose outcome is not on the disk yet."""
         return self.all("WHERE status = 'owed' ORDER BY rowid")
 
-    def last(self) -> StoredRun | None:
-        """The run joined last."""
-        return next(iter(self.all("ORDER BY rowid DESC LIMIT 1")), None)
+    def last(self, *, state: bool = True) -> StoredRun | None:
+        """The run joined last. `state`: with its state, which may be large."""
+        return next(iter(self.all("ORDER BY rowid DESC LIMIT 1", state=state)), None)
 
-    def all(self, which: str = "ORDER BY rowid", *values: bytes) -> list[StoredRun]:
+    def all(self, which: str = "ORDER BY rowid", *values: bytes, state: bool = True) -> list[StoredRun]:
         """Every run known, in the order of joining; or those that a clause of SQL chooses."""
-        rows = self.tables.ask(f"SELECT id, plan, status, state, last, started, spends FROM run {which}", values)
-        return [StoredRun(*row) for row in rows]
+        columns = f"id, plan, status, {'state' if state else 'NULL'}, last, started, spends"
+        return [StoredRun(*row) for row in self.tables.ask(f"SELECT {columns} FROM run {which}", values)]
 
     def history(self, run: bytes) -> list[tuple[int, float, int, int]]:
         """(round, consensus residual, messages, bytes) a round."""

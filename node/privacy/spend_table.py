@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -18,12 +17,14 @@ from hushgrid.node import system
 from hushgrid.node.privacy.ledger_log import Record, Tables
 from hushgrid.node.privacy.ledger_rows import (
     DAY,
+    Cost,
     Counted,
     ReadingDays,
     Recent,
     Spend,
     StoredSpend,
     Window,
+    costs_of,
     most_steps,
     relation,
     size,
@@ -39,16 +40,6 @@ ALL, VERSION, DATED = "all", "version", "dated"
 
 Scope = str | bytes
 Sums = dict[tuple[Scope, str], Counted]  #: by scope and adjacency
-
-
-class Cost(NamedTuple):
-    """What decides the cost of one row."""
-
-    kind: str
-    value: float
-    mu2: float
-    adjacency: str
-    honest: int = 0  #: as in `Spend`
 
 
 class SpendTable:
@@ -75,13 +66,15 @@ class SpendTable:
         self.no: int = max(last[0] or 0, past[0] or 0)  #: of the last spend
         #: number of the last answer; a gap that the owner has accepted since is none
         self.answered: int = self._last_answer()
-        self._sums: Sums = {}
+        self._counted: Sums = {}
+        self._pending: dict[tuple[Cost, tuple[Scope, ...]], int] = {}  #: equal rows that `_sums` is yet to count
         self._changed: set[tuple[Scope, str]] = set()  #: sums that waiting records have changed
         self._loaded: set[Scope] = set()
         self._days: dict[int, ReadingDays | None] = {}
         for scope in (ALL, VERSION):
             self._need(scope)
         self.price = Price.unpacked(tables.meta("price"))  #: of all spends
+        self._after: tuple[Price, list[Cost], Price] = self.price, [], self.price  #: what `price_after` said last
         #: which of its owner's data the device holds: a gate repeats an answer for the same version only
         self.data_version: int = int(tables.meta("data_version"))
         #: running time, s, when it was declared; None: a release that did not note it has declared it
@@ -114,6 +107,16 @@ class SpendTable:
 
     # --- sums ---
 
+    @property
+    def _sums(self) -> Sums:
+        """The sums of all scopes in memory. They are integers, so that equal rows are counted at once."""
+        for (cost, scopes), times in self._pending.items():
+            for key in ((scope, cost.adjacency) for scope in scopes):
+                self._counted.setdefault(key, Counted()).add(cost.kind, cost.value, cost.mu2, times, cost.honest)
+                self._changed.add(key)
+        self._pending.clear()
+        return self._counted
+
     def _need(self, scope: Scope) -> None:
         """Reads the sums of a scope, unless they are in memory. Of runs, only the last that was asked for stays
         there.
@@ -125,12 +128,12 @@ class SpendTable:
             for other in [s for s in self._loaded if isinstance(s, bytes)]:
                 self._forget(other)
         for adjacency, blob in stored:
-            self._sums[scope, adjacency] = Counted.unpacked(blob)
+            self._counted[scope, adjacency] = Counted.unpacked(blob)
         self._loaded.add(scope)
 
     def _forget(self, scope: Scope) -> None:
         self._loaded.discard(scope)
-        self._sums = {key: counted for key, counted in self._sums.items() if key[0] != scope}
+        self._counted = {key: counted for key, counted in self._sums.items() if key[0] != scope}
 
     def sums(self, scope: Scope) -> dict[str, Counted]:
         """The sums of a scope, by adjacency."""
@@ -158,11 +161,8 @@ class SpendTable:
         scopes = self.scopes(record.run, record.version) if costs else ()
         if not self.tables.waiting:
             self._changed = set()
-        for kind, value, mu2, adjacency, honest in costs:
-            for scope in scopes:
-                key = scope, adjacency
-                self._sums.setdefault(key, Counted()).add(kind, value, mu2, honest=honest)
-                self._changed.add(key)
+        for cost in costs:
+            self._pending[cost, scopes] = self._pending.get((cost, scopes), 0) + 1
         self._ran = max(self._ran, record.ran)
         self.counted({}, price, costs)
 
@@ -170,7 +170,8 @@ class SpendTable:
         """Inside a transaction: the rows of records that only the log has, and the sums that they have changed."""
         for record in waiting:
             self.insert(record.run, record.no, record.spends, (record.at, record.ran, record.version))
-        self.write_sums({key: self._sums[key] for key in self._changed if key in self._sums}, self.price)
+        sums = self._sums
+        self.write_sums({key: sums[key] for key in self._changed if key in sums}, self.price)
         self.tables.set(ran=self._ran)
 
     def scopes(self, run: bytes | None, version: int) -> tuple[Scope, ...]:
@@ -210,7 +211,7 @@ class SpendTable:
 
     def counted(self, sums: Sums, price: Price, costs: list[Cost]) -> None:
         """These rows are durable: sums, price and numbers follow, and the window holds them from now on."""
-        self._sums |= sums
+        self._counted |= sums
         self.price = price
         self.no += len(costs)
         if any(cost.kind != "gap" for cost in costs):
@@ -335,10 +336,14 @@ class SpendTable:
     def _steps(self, adjacency: str) -> int:
         return most_steps(adjacency, self.unit, self.records)
 
-    def price_after(self, costs: Iterable[Cost]) -> Price:
+    def price_after(self, costs: list[Cost]) -> Price:
+        before, same, price = self._after
+        if before is self.price and same == costs:  # as for the message before
+            return price
         price = self.price
         for kind, value, mu2, adjacency, _ in costs:
             price = price.plus(kind, value, mu2, self._steps(adjacency))
+        self._after = self.price, costs, price
         return price
 
     def count_at(self, adjacency: str) -> None:
@@ -487,10 +492,6 @@ class SpendTable:
             ],
         )
         self.db.execute("DELETE FROM spend WHERE no <= ?", (rows[-1][0],))
-
-
-def costs_of(spends: Iterable[Spend]) -> list[Cost]:
-    return [Cost(s.kind, s.value, s.mu2, s.adjacency, s.honest) for s in spends]
 
 
 def unpacked(blob: bytes) -> dict[str, Counted]:

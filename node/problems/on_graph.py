@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
@@ -50,6 +50,11 @@ class Wiring(NamedTuple):
     route: list[int]  #: the closed walk to repeat, from node 0; empty for a random and for a given walk
     route_is: RouteIs
     walk_seed: int | None
+
+
+@lru_cache(maxsize=4)  # each of n nodes of one process asks for all of them, several times
+def _names(n: int) -> tuple[str, ...]:
+    return tuple(map(routes.name, range(n)))
 
 
 def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, object]:
@@ -140,7 +145,7 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
     @property
     def nodes(self) -> list[str]:
         """The names n0, n1, ..., one for each entry of L; of a run without some nodes, the names of the others."""
-        return [routes.name(i) for i in self.ids or range(len(self.L))]
+        return [routes.name(i) for i in self.ids] or [*_names(len(self.L))]
 
     @property
     def ids(self) -> list[int]:

@@ -73,7 +73,7 @@ Address = tuple[str, int]  #: of a message of a star: receiver and number
 
 def _address(send: Send) -> Address | None:
     """None of what is no exchange: it says how things stand now, or may be all that the receiver still lacks."""
-    return (send.dst, send.seq) if isinstance(send.body, wire.Exchange) else None
+    return (send.dst, send.seq) if type(send.body) in wire.EXCHANGES else None
 
 
 class Driver:
@@ -137,7 +137,7 @@ class Driver:
         if not step.taken:
             return self._encode(step)
         self.seen[key] = (envelope.epoch, envelope.seq, digest)
-        if isinstance(body, wire.Iterate):
+        if type(body) in wire.ITERATES:
             self.taken = (self.taken[0] + 1, self.taken[1] + size)
         return self._all(step)
 
@@ -145,14 +145,14 @@ class Driver:
         """Commits a step that neither a message nor time has caused (a suspicion), like any other step."""
         return self._finish(step)
 
-    def tick(self, older: Collection[Address] | None = None) -> list[tuple[str, bytes]]:
+    def tick(self, older: Collection[Address] | None = None, only: str | None = None) -> list[tuple[str, bytes]]:
         """The messages whose receipt is not proven yet, as the same bytes; with `older` of a star's those of these
-        addresses alone.
+        addresses alone. `only`: those for this receiver.
 
         Steps that can be made without a message are made, and what they send is among them.
         """
         step = self.machine.tick()
-        again = step.send
+        again = step.send if only is None else tuple(send for send in step.send if send.dst == only)
         if older is not None:
             again = tuple(send for send in again if (a := _address(send)) is None or a in older)
         return self._encode(step._replace(send=again)) + (self._all(self._proceed()) if step.more else [])
@@ -179,9 +179,10 @@ class Driver:
         if self.gate is None:
             return make()
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # `_vectors` are checked below
+            with np.errstate(over="ignore", invalid="ignore"):
                 step = make()
-            if not wire.bounded(*self._vectors(step)):
+                sound = all(map(wire.within, self._vectors(step)))
+            if not sound:
                 raise Failed(
                     f"{self.node}: an iterate is not finite or beyond its bound, expected a run that converges"
                 )
@@ -193,7 +194,7 @@ class Driver:
 
     def _vectors(self, step: Step) -> list[np.ndarray]:
         """The vectors that the step sends, and those of the machine's state."""
-        fields = [value for send in step.send if isinstance(send.body, wire.Iterate) for value in astuple(send.body)]
+        fields = [value for send in step.send if type(send.body) in wire.ITERATES for value in astuple(send.body)]
         sent = [v for value in fields for v in (value if isinstance(value, tuple) else (value,))]
         return [v for v in (*sent, *vars(self.machine.state).values()) if isinstance(v, np.ndarray)]
 
@@ -222,7 +223,7 @@ class Driver:
             return []
         out = self._encode(step)
         so_far = self.sent[0] + self.taken[0], self.sent[1] + self.taken[1]  # what is sent now is the next round's
-        sizes = [len(o[1]) for o, send in zip(out, step.send, strict=True) if isinstance(send.body, wire.Iterate)]
+        sizes = [len(o[1]) for o, send in zip(out, step.send, strict=True) if type(send.body) in wire.ITERATES]
         self.sent = (self.sent[0] + len(sizes), self.sent[1] + sum(sizes))
         self._commit(step, so_far)
         return out
@@ -255,11 +256,15 @@ class Driver:
         return wire.encode(Stored(wire.encode(self.machine.state), gate, self.seen, self.sent, self.taken))
 
     def _encode(self, step: Step) -> list[tuple[str, bytes]]:
+        """What a step sends. A message that is the same object for several receivers is encoded once."""
         mark = self.ledger.marks.after(self.gate.spends) if self.gate else None
-        return [
-            (send.dst, self.seal(Envelope(self.run, epoch_of(send.body), send.seq, mark, send.body)))
-            for send in step.send
-        ]
+        out, last, payload = [], None, b""
+        for send in step.send:
+            if last is None or send.body is not last.body or send.seq != last.seq:
+                payload = self.seal(Envelope(self.run, epoch_of(send.body), send.seq, mark, send.body))
+            out.append((send.dst, payload))
+            last = send
+        return out
 
     def _restore(self, blob: bytes) -> None:
         stored = wire.decode_state(Stored, blob)

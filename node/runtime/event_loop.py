@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 POLL_S = 0.25  #: how often an endpoint is told the time while something may be due, or is owed by the broker
 LONGEST_S = 30.0  #: how often it is told the time though nothing is due
-RESTS = 8  #: messages after which it is told the time, although more may wait
 OWED_S = 0.5  #: time in which the broker owes us an acknowledgement for longer is not counted as a peer's silence
 REACH_S = 10.0  #: for the broker to be there at the start; whoever restarts us tries again
 
@@ -132,7 +131,6 @@ class _Connection:
         self.tick = self.due = 0.0  #: when `rest` is due; when it or the link is, as the heap knows it
         self.ticked = -inf  #: when the endpoint was last told the time
         self.life = -1  #: `connects` then: if it is another now, the broker could not be heard meanwhile
-        self.unrested = 0  #: messages since then
         self.sock: socket.socket | None = None  # with fd and events: as the poller knows them
         self.fd = self.events = 0
         endpoint.on_tick(endpoint.clock.time)  # it is told the time before anything happens; nothing is due yet
@@ -143,7 +141,7 @@ class _Connection:
         link, endpoint = self.link, self.endpoint
         link.patient = not link.connected and endpoint.patient
         messages = link.turn(ready)
-        news = False
+        answers, news = bool(messages), False
         if (link.waiting or link.mute) and not self.away:
             self.away = news = True
             endpoint.log(Warned(f"the broker is away: {printable(link.why, LINE)}"))
@@ -155,24 +153,28 @@ class _Connection:
                 endpoint.log("the broker is back")
         if messages:
             self._answer(messages)
-        if endpoint.subscriptions is not self.topics:
-            self.topics = endpoint.subscriptions
-            link.follow(self.topics)
-        if news or self.unrested >= RESTS or len(link.refused) > self.refused:
+        topics = endpoint.subscriptions
+        if topics is not self.topics:
+            self.topics = topics
+            link.follow(topics)
+        if news or len(link.refused) > self.refused:
             self.on_idle()
-        elif messages:
+        elif answers:
             self.tick = min(self.tick, self._next(self.ticked))
 
     def _answer(self, messages: list[Message]) -> None:
         link, endpoint = self.link, self.endpoint
-        now = system.machine.monotonic()
-        if now - self.ticked > POLL_S:  # it has slept: it learns the time first
-            self._tell(now)
         began = system.machine.monotonic()
-        for message in messages:
+        if began - self.ticked > POLL_S:  # it has slept: it learns the time first
+            self._tell(began)
+            began = system.machine.monotonic()
+        messages.reverse()
+        while messages:
+            topic, payload, _ = messages.pop()  # a large one is not kept longer than it takes
             # An empty one says nothing: what was retained is cleared, or somebody tries whether a topic is allowed.
-            link.send(endpoint.on_message(message.topic, message.payload) if message.payload else [])
-        self.unrested += len(messages)
+            if payload and (publications := endpoint.on_message(topic, payload)):
+                link.send(publications)
+        link.send(())  # those without an answer are acknowledged too
         endpoint.idle()
         endpoint.clock.worked(system.machine.monotonic() - began)
 
@@ -192,7 +194,7 @@ class _Connection:
         """Tells the endpoint the time."""
         link, endpoint = self.link, self.endpoint
         hears = link.connected and link.owing < OWED_S and link.connects == self.life
-        self.ticked, self.unrested, self.life = now, 0, link.connects
+        self.ticked, self.life = now, link.connects
         if publications := endpoint.on_tick(endpoint.clock.time_at(now, hears)):
             link.send(publications)
             endpoint.clock.worked(system.machine.monotonic() - now)

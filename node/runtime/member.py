@@ -41,6 +41,7 @@ from hushgrid.node.wire import COORDINATOR, Birth, Envelope, Finish, Finished, J
 
 FREE_BYTES = 1 << 20  #: bytes that plans may write in an hour, into ledger and log
 RUN_BYTES = 1 << 10  #: bytes that a run writes besides its plan: its row, and two lines of the log
+NOT_FOR_DEVICES = (Plan, Join, Refuse, Finished)  #: bodies of no edge that a device hears
 REFUSALS = 64  #: the most runs whose refusal is remembered and repeated
 
 
@@ -130,7 +131,7 @@ class Member(Endpoint):
         body = envelope.body
         if planning:
             return self._on_plan(envelope, body) if isinstance(body, Plan) else self._drop("not a plan")
-        if isinstance(body, Plan | Join | Refuse | Finished) or (src != COORDINATOR and isinstance(body, Finish)):
+        if isinstance(body, NOT_FOR_DEVICES) or (src != COORDINATOR and isinstance(body, Finish)):
             return self._drop("not for a device")
         if isinstance(body, Finish):
             return self._on_finish(envelope.run, body)
@@ -375,8 +376,7 @@ class Member(Endpoint):
         return [self._birth()] if self._withheld.add(topic) else []
 
     def _birth(self) -> Publication:
-        stored = self.ledger.runs.under_way()
-        run = stored.id if stored else b""
+        run = self.ledger.runs.running()
         offered = capabilities(self.device, self.budget, self.ledger, self.days())
         seen, accepted = self._withheld.topics, self.ledger.marks.accepted()
         birth = Birth(self.session, run, self.ledger.mark, offered, seen, accepted, self.consents)

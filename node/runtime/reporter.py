@@ -76,7 +76,7 @@ class Reporter:
     def status(self, state: status.State | None = None) -> Status:
         """What is public of the device."""
         member, ledger = self.member, self.member.ledger
-        stored, now = ledger.runs.last(), system.machine.wall()
+        stored, now = ledger.runs.last(state=False), system.machine.wall()
         expiring = member.device.until is not None
         limits = member.budget or self.config.budget
         budget = budget_status(ledger, limits, expiring=expiring)

@@ -11,10 +11,12 @@ import contextlib
 import socket
 import ssl
 import time
+from collections import deque
 
 from hushgrid.node.transport.packets import Invalid, length, written
 
 CHUNK = 1 << 16  #: bytes read at once: more than a TLS record, so that poll sees what is left as readable
+LARGE = 1 << 14  #: bytes from which on a piece is sent from where it is, and not copied beside the others
 LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)  #: the socket is not ready now
 
 
@@ -29,7 +31,7 @@ class Stream:
         self._in: bytes | bytearray = b""
         self._at = 0  # how far `_in` is taken
         self._left = b""  # of a packet that was left to paho
-        self._out = bytearray()
+        self._out: deque[bytearray | memoryview] = deque()  # small pieces are gathered in one
 
     @property
     def more(self) -> bool:
@@ -39,7 +41,7 @@ class Stream:
     @property
     def unsent(self) -> int:
         """Bytes that wait for `flush`."""
-        return len(self._out)
+        return sum(map(len, self._out))
 
     def fill(self) -> None:
         """Reads what has arrived. Sets `ended` if that is the end, or a packet above the limit."""
@@ -59,30 +61,45 @@ class Stream:
             self._in += data
         self._at = 0
 
-    def packet(self) -> tuple[int, bytes] | None:
-        """The first byte of the next packet, and what follows its length; None if no packet is whole."""
+    def packet(self) -> tuple[int, bytes | memoryview] | None:
+        """The first byte of the next packet, and what follows its length; None if no packet is whole.
+
+        A large one is not copied: it is to be dropped before the next is asked for.
+        """
         bounds = self._whole()
         if bounds is None:
             return None
         start, end = bounds
-        first, body = self._in[self._at], bytes(self._in[start:end])
+        whole = self._in
+        first = whole[self._at]
+        body = memoryview(whole)[start:end] if end - start >= LARGE else bytes(whole[start:end])
         self._at = end
+        if end == len(whole):
+            self._in, self._at = b"", 0
         return first, body
 
-    def leave(self, first: int, body: bytes) -> None:
+    def leave(self, first: int, body: bytes | memoryview) -> None:
         """Leaves a packet to paho: it gets it by `recv`."""
-        self._left = bytes((first,)) + written(len(body)) + body
+        self._left = bytes((first,)) + written(len(body)) + bytes(body)
 
     def flush(self) -> None:
         """Sends as much as the system takes now."""
+        out = self._out
         try:
-            while self._out:
-                del self._out[: self.sock.send(self._out)]
+            while out:
+                piece = out[0]
+                sent = self.sock.send(piece)
+                if sent == len(piece):
+                    out.popleft()
+                elif isinstance(piece, memoryview):
+                    out[0] = piece[sent:]
+                else:
+                    del piece[:sent]
         except LATER:
             pass
         except OSError:
             self.ended = True
-            self._out.clear()
+            out.clear()
 
     def finish(self, timeout: float) -> None:
         """Sends the rest and reads until the other side has closed, each within `timeout` seconds.
@@ -91,7 +108,8 @@ class Stream:
         """
         with contextlib.suppress(OSError):
             self.sock.settimeout(timeout)
-            self.sock.sendall(self._out)
+            for piece in self._out:
+                self.sock.sendall(piece)
             self.sock.shutdown(socket.SHUT_WR)
             deadline = time.monotonic() + timeout
             while self.sock.recv(CHUNK) and time.monotonic() < deadline:
@@ -122,7 +140,13 @@ class Stream:
         return piece
 
     def send(self, data: bytes) -> int:
-        self._out += data
+        out = self._out
+        if len(data) >= LARGE:
+            out.append(memoryview(data))
+        elif out and isinstance(out[-1], bytearray):
+            out[-1] += data
+        else:
+            out.append(bytearray(data))
         return len(data)
 
     def setblocking(self, flag: bool) -> None:

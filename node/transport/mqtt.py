@@ -188,7 +188,8 @@ class MqttLink:
         """Publishes all of them and acknowledges the messages that `turn` returned, in one write."""
         for topic, payload, retain in publications:
             self._put(topic, payload, retain)
-        self._flush()
+        if self._session is not None:
+            self._session.flush()
 
     def poll(self, timeout: float, fds: Sequence[int] = ()) -> list[Message]:
         """Waits at most `timeout` seconds and does all that is due; also reconnects.

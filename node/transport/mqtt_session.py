@@ -191,12 +191,16 @@ class Session:
 
     def flush(self) -> None:
         """Sends what is queued, as long as the broker accepts more messages without acknowledging (Receive Maximum)."""
-        while self._queue and self.connected and len(self.unacked) < self._receive_maximum:
-            topic, name, payload, retain, expiry = self._queue.popleft()
-            number, self._sent_at = self._next_number(), time.monotonic()
-            self.stream.send(packets.publish(name, payload, number, retain=retain, five=self.five, expiry=expiry))
-            self.unacked[number] = topic, len(name) + len(payload) + HEAD, self._sent_at
-        self.stream.flush()
+        queue, stream = self._queue, self.stream
+        if queue and self.connected:
+            self._sent_at = time.monotonic()
+            while queue and len(self.unacked) < self._receive_maximum:
+                topic, name, payload, retain, expiry = queue.popleft()
+                number, size = self._next_number(), len(payload)
+                stream.send(packets.publish(name, size, number, retain=retain, five=self.five, expiry=expiry))
+                stream.send(payload)
+                self.unacked[number] = topic, len(name) + size + HEAD, self._sent_at
+        stream.flush()
 
     def why_lost(self) -> str:
         """Why the connection is lost, as far as that is known."""
@@ -229,7 +233,7 @@ class Session:
 
     # -- PUBLISH and PUBACK
 
-    def _take(self, first: int, body: bytes) -> bool:
+    def _take(self, first: int, body: bytes | memoryview) -> bool:
         """One packet from the broker. False if the connection is lost with it. Raises Invalid."""
         kind = first & 0xF0
         if kind == packets.PUBLISH:

@@ -7,7 +7,6 @@ and skipped: nothing that a peer sends depends on it. We allow the broker no top
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 PUBLISH, PUBACK, PINGRESP = 0x30, 0x40, 0xD0  #: types: the upper half of a packet's first byte
 PINGREQ = b"\xc0\x00"
@@ -30,16 +29,7 @@ class Invalid(ValueError):
     """A packet that no broker may send: the connection ends."""
 
 
-class Publication(NamedTuple):
-    """A PUBLISH that was received."""
-
-    topic: str  #: "" if it is not UTF-8: no subscription matches that
-    payload: bytes
-    retained: bool
-    number: int  #: to be acknowledged; 0 at QoS 0
-
-
-def length(packet: bytes | bytearray, start: int) -> tuple[int, int] | None:
+def length(packet: bytes | bytearray | memoryview, start: int) -> tuple[int, int] | None:
     """(The number that stands at `at`, the position after it); None if it is not whole. Raises Invalid if too long."""
     value, end = 0, len(packet)
     if start < end and packet[start] < 0x80:  # as most are
@@ -68,13 +58,16 @@ def written(value: int) -> bytes:
 
 
 def publish(
-    topic: bytes, payload: bytes, number: int, *, retain: bool = False, five: bool, expiry: int | None = None
+    topic: bytes, size: int, number: int, *, retain: bool = False, five: bool, expiry: int | None = None
 ) -> bytes:
-    """A PUBLISH at QoS 1. `expiry`: seconds after which the broker delivers it no more (MQTT 5)."""
+    """What stands before the payload, of `size` bytes, in a PUBLISH at QoS 1.
+
+    `expiry`: seconds after which the broker delivers it no more (MQTT 5).
+    """
     name = _NUMBER.pack(len(topic)) + topic + _NUMBER.pack(number)
     if five:
         name += b"\0" if expiry is None else b"\x05\x02" + expiry.to_bytes(4, "big")
-    return b"%c%b%b%b" % (PUBLISH | 2 | retain, written(len(name) + len(payload)), name, payload)
+    return b"%c%b%b" % (PUBLISH | 2 | retain, written(len(name) + size), name)
 
 
 def acknowledgement(number: int) -> bytes:
@@ -82,15 +75,20 @@ def acknowledgement(number: int) -> bytes:
     return ACKNOWLEDGED + _NUMBER.pack(number)
 
 
-def published(first: int, body: bytes, five: bool) -> Publication:
-    """What a PUBLISH holds: `first` is its first byte, `body` what follows its length. Raises Invalid."""
+def published(first: int, body: bytes | memoryview, five: bool) -> tuple[str, bytes, bool, int]:
+    """(Topic, payload, whether it was retained, number) of a PUBLISH: `first` is its first byte, `body` what follows
+    its length.
+
+    The topic is "" if it is not UTF-8: no subscription matches that. The number is to be acknowledged; 0 at QoS 0.
+    Raises Invalid.
+    """
     qos = first & 6
     if qos > 2:
         raise Invalid("a publication at a QoS that was not asked for")
     if len(body) < 2:
         raise Invalid("a publication without a topic")
     offset = 2 + (body[0] << 8 | body[1])
-    topic, number = body[2:offset], 0
+    topic, number = bytes(body[2:offset]), 0
     if not topic or offset > len(body):
         raise Invalid("a publication without a topic")
     if qos:
@@ -103,10 +101,10 @@ def published(first: int, body: bytes, five: bool) -> Publication:
         name = topic.decode()
     except UnicodeDecodeError:
         name = ""
-    return Publication(name, body[offset:], bool(first & 1), number)
+    return name, bytes(body[offset:]), bool(first & 1), number
 
 
-def acknowledged(body: bytes, five: bool) -> tuple[int, int]:
+def acknowledged(body: bytes | memoryview, five: bool) -> tuple[int, int]:
     """(Number, reason code) of a PUBACK. Raises Invalid."""
     if len(body) < 2 or (len(body) > 2 and not five):
         raise Invalid(f"an acknowledgement of {len(body)} bytes")
@@ -115,7 +113,7 @@ def acknowledged(body: bytes, five: bool) -> tuple[int, int]:
     return body[0] << 8 | body[1], body[2] if len(body) > 2 else 0
 
 
-def _after_properties(body: bytes, start: int, known: dict[int, int | str]) -> int:
+def _after_properties(body: bytes | memoryview, start: int, known: dict[int, int | str]) -> int:
     """The position after the properties that begin at `at`. Raises Invalid if they are malformed."""
     if start < len(body) and body[start] == 0:
         return start + 1
@@ -136,7 +134,7 @@ def _after_properties(body: bytes, start: int, known: dict[int, int | str]) -> i
     return end
 
 
-def _after_value(body: bytes, start: int, form: int | str) -> int:
+def _after_value(body: bytes | memoryview, start: int, form: int | str) -> int:
     """The position after a property's value; beyond the packet's end if the value is not whole."""
     if isinstance(form, int):
         return start + form

@@ -161,6 +161,13 @@ def test_a_ledger_without_its_mark_says_so_until_its_owner_accepts(hushgrid, res
     assert (said.code, said.out) == (2, f"without its mark: {tmp_path / 'typo'} is gone\n")
 
 
+def test_an_owner_accepts_though_the_folder_of_the_mark_is_gone(hushgrid, restored, tmp_path):
+    mark = tmp_path / "away" / "n1.mark"
+    assert hushgrid("ledger", "verify", restored, "--mark", mark).out == f"without its mark: {mark} is gone\n"
+    assert "nothing was lost, the mark is written again" in hushgrid("ledger", "accept", restored, "--mark", mark).out
+    assert hushgrid("ledger", "verify", restored, "--mark", mark).code == 0
+
+
 @pytest.mark.parametrize("budget", [None, 4.0])
 def test_a_gap_that_is_all_that_was_spent_is_shown(hushgrid, tmp_path, budget):
     """It counts under every relation: under the budget's, or under no relation by name."""

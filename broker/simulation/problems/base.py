@@ -34,6 +34,7 @@ from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.versions import version
 
 #: Keys of result.json for every kind of problem; a figure that a kind does not give is null.
+BEHIND = 1 << 16  #: bytes of a trace that may wait in memory
 FIGURES = ("objective", "optimality_gap", "relative_error", "consensus_residual", "max_violation")
 
 
@@ -70,6 +71,7 @@ class Setup(ABC):
     """A scenario made ready to run. Only `device`, `child` and `figures` read raw data."""
 
     own_figures: tuple[str, ...] = ()  #: keys of result.json that this problem adds to FIGURES
+    reads_state: bool = True  #: whether the result needs the coordinator's last state, which may be large
     threads: int = 1  #: on so many its nodes compute at a time, where they are in one process
 
     def __init__(self, scenario: Scenario, plan: RunPlan) -> None:
@@ -155,8 +157,8 @@ class Setup(ABC):
         return recorder(self.plan).widths(self.plan, self.shape, name)
 
     def trace(self, name: str, place: Path) -> Observer:
-        """The observer that records a node, or the coordinator, during the run, in the directory `place`."""
-        return traced(self.plan, name, place, self.reveal, self.widths(name))
+        """The observer that records a node, or the coordinator, of a run in this process, in the directory `place`."""
+        return traced(self.plan, name, place, self.reveal, self.widths(name), BEHIND)
 
     @np.errstate(over="ignore", invalid="ignore")  # iterates that diverge
     def collect(self, over: Finished) -> Result:

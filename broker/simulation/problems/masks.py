@@ -10,7 +10,7 @@ from hushgrid.node.problems.masking import MakeMasks
 from hushgrid.node.problems.plan import RunPlan
 
 if TYPE_CHECKING:
-    from hushgrid.node.masks.identity import Identity
+    from hushgrid.node.masks.identity import Identity, Trust
 
 
 def identities(plan: RunPlan) -> Mapping[str, Identity]:
@@ -24,9 +24,12 @@ def identities(plan: RunPlan) -> Mapping[str, Identity]:
 
 def makers(plan: RunPlan) -> Mapping[str, MakeMasks]:
     """How each node of a run in one process masks."""
-    members = identities(plan)
-    peers = [one.fingerprint for one in members.values()]
-    return {node: _maker(node, one, peers) for node, one in members.items()}
+    if not (members := identities(plan)):
+        return {}
+    from hushgrid.node.masks.identity import Shared
+
+    trust = Shared(one.fingerprint for one in members.values())
+    return {node: _maker(node, one, trust) for node, one in members.items()}
 
 
 def saved(members: Mapping[str, Identity], node: str, place: Path) -> dict[str, object]:
@@ -42,14 +45,12 @@ def maker(node: str, data: Mapping[str, Any]) -> MakeMasks | None:
     """How a node masks, from what was saved; None if nothing was."""
     if "cert" not in data:
         return None
-    from hushgrid.node.masks.identity import Identity
+    from hushgrid.node.masks.identity import Identity, Trust
 
-    return _maker(node, Identity.read(node, data["cert"], data["key"]), data["peers"])
+    return _maker(node, Identity.read(node, data["cert"], data["key"]), Trust(data["peers"]))
 
 
-def _maker(node: str, identity: Identity, peers: list[str]) -> MakeMasks:
-    from hushgrid.node.masks.identity import Trust
+def _maker(node: str, identity: Identity, trust: Trust) -> MakeMasks:
     from hushgrid.node.masks.run_masks import RunMasks
 
-    trust = Trust(peers)
     return lambda run, ledger, _: RunMasks(node, run, ledger, identity, trust)

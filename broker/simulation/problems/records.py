@@ -93,6 +93,10 @@ class RowSetup(RowNodes):
             self.own_figures = (KEY, *(f"{KEY}_{name}" for name in self.plan.nodes))
 
     @property
+    def reads_state(self) -> bool:  # type: ignore[override]
+        return self.plan.algorithm.pattern != "star"
+
+    @property
     def keys(self) -> dict[str, np.ndarray]:
         """`keys_x` of solution.npz: the name of each entry of x, if the rows' columns have names."""
         named: list[str] = list(self.features)

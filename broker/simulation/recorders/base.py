@@ -7,6 +7,7 @@ again. A row is a function of gate answers, except its noise cell, which is writ
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -82,8 +83,11 @@ class Recorder(Protocol):
         """The vectors that are recorded of a node or of the coordinator, as the algorithm declares them."""
         ...
 
-    def observer(self, plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
-        """The trace of a node or of the coordinator, in the directory `place`. `reveal`: whether noise is recorded."""
+    def observer(self, plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths, behind: int) -> Observer:
+        """The trace of a node or of the coordinator, in the directory `place`. `reveal`: whether noise is recorded.
+
+        behind: as of `Cells`.
+        """
         ...
 
     def recorded(self, plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
@@ -120,7 +124,7 @@ def declared(widths: Widths, algorithm: str, vectors: Mapping[str, Vector | None
                 f"expected a vector of {size}, as declared"
             )
         row.append(vector)
-    return np.concatenate(row)
+    return row[0] if len(row) == 1 else np.concatenate(row)
 
 
 def own_of(state: object, widths: Widths) -> dict[str, Vector | None]:
@@ -128,21 +132,78 @@ def own_of(state: object, widths: Widths) -> dict[str, Vector | None]:
     return {key: getattr(state, key, None) for key in widths}
 
 
+class Cells:
+    """A file of float64 cells. `behind`: bytes that may wait to be written, where no process can be killed alone."""
+
+    def __init__(self, path: Path, behind: int) -> None:
+        self.behind = behind
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._first, self._waiting = 0, bytearray()  #: where the bytes that wait begin; these
+
+    def write(self, first: int, cells: Vector) -> None:
+        """Writes the cells `first` and following; wide ones from where they are, without a copy."""
+        cells = np.ascontiguousarray(cells, "<f8")
+        if cells.nbytes > self.behind:
+            self._flush()
+            if cells.size:
+                os.pwrite(self._handle, cells.data, 8 * first)
+            return
+        if 8 * first != self._first + len(self._waiting):
+            self._flush()
+            self._first = 8 * first
+        self._waiting += cells.data
+        if len(self._waiting) > self.behind:
+            self._flush()
+
+    def written(self, cell: int) -> bool:
+        """Whether anything but zero stands there."""
+        self._flush()
+        return bool(os.pread(self._handle, 8, 8 * cell).strip(b"\0"))
+
+    def _flush(self) -> None:
+        if self._waiting:
+            os.pwrite(self._handle, self._waiting, self._first)
+            self._first += len(self._waiting)
+            self._waiting = bytearray()
+
+    def close(self) -> None:
+        self._flush()
+        os.close(self._handle)
+
+
 class Trace:
     """A node's rows, one a round, in a file of float64. The node's driver calls it after each commit."""
 
-    def __init__(self, directory: Path, node: str) -> None:
-        self._handle = os.open(path_of(directory, node), os.O_RDWR | os.O_CREAT, 0o600)
+    def __init__(self, directory: Path, node: str, behind: int) -> None:
+        self._cells = Cells(path_of(directory, node), behind)
 
     def write(self, t: int, row: Vector, width: int, first: int = 0) -> None:
         """Writes cells `first` and following of row t (from 1); a row has `width` cells."""
-        os.pwrite(self._handle, np.ascontiguousarray(row, "<f8").tobytes(), 8 * ((t - 1) * width + first))
+        self._cells.write((t - 1) * width + first, row)
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         raise NotImplementedError
 
     def close(self) -> None:
-        os.close(self._handle)
+        self._cells.close()
+
+
+MAPPED = 1 << 20  #: numbers of a file from which on it is mapped, and not read into memory
+
+
+def read(path: Path, start: int, count: int) -> Vector:
+    """So many numbers of a file, from the number `start` on, or those that it has. Raises FileNotFoundError."""
+    there = min(max(path.stat().st_size // 8 - start, 0), count)
+    if there < MAPPED:
+        return np.fromfile(path, "<f8", there, offset=8 * start)
+    return np.memmap(path, "<f8", "r", 8 * start, there)
+
+
+def room(place: Path, rows: int, width: int) -> np.ndarray:
+    """An array of this shape to be filled in; a large one in a file of its own."""
+    if rows * width < MAPPED:
+        return np.empty((rows, width))
+    return np.memmap(place / f"room-{secrets.token_hex(4)}", "<f8", "w+", shape=(rows, width))
 
 
 def finite(value: float) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from math import nan
 from pathlib import Path
 from typing import cast
@@ -10,6 +9,7 @@ from typing import cast
 import numpy as np
 
 from hushgrid.broker.simulation.recorders.base import (
+    Cells,
     Nothing,
     Observer,
     Over,
@@ -40,10 +40,12 @@ class RoundTrace:
     its own vectors after the step and the message that it was made with.
     """
 
-    def __init__(self, directory: Path, node: str, algorithm: Rounds, widths: Widths, reveal: bool) -> None:
+    def __init__(
+        self, directory: Path, node: str, algorithm: Rounds, widths: Widths, reveal: bool, behind: int
+    ) -> None:
         self.algorithm, self.widths, self.reveal = algorithm, widths, reveal
         self.messages = algorithm.rounds * algorithm.messages
-        self._handle = os.open(path_of(directory, node), os.O_RDWR | os.O_CREAT, 0o600)
+        self._cells = Cells(path_of(directory, node), behind)
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         machine = cast(Neighbour, driver.machine)
@@ -59,15 +61,14 @@ class RoundTrace:
         for key in self.widths.keys() & {MESSAGE, MIXED} if machine.total > machine.messages else ():
             vectors[key] = np.pad(vectors[key], (0, self.widths[key] - vectors[key].size))
         row = np.concatenate([[*driver.sent, nan], declared(self.widths, name, vectors)])
-        offset = 8 * row.size * t
-        if not fresh and os.pread(self._handle, 8, offset).strip(b"\0"):
+        if not fresh and self._cells.written(row.size * t):
             return  # it was taken down before the crash, and with its noise
         if self.reveal and fresh and driver.gate is not None:
             row[2], driver.gate.drawn_l1 = driver.gate.drawn_l1, 0.0
-        os.pwrite(self._handle, np.ascontiguousarray(row, "<f8").tobytes(), offset)
+        self._cells.write(row.size * t, row)
 
     def close(self) -> None:
-        os.close(self._handle)
+        self._cells.close()
 
 
 def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
@@ -78,9 +79,9 @@ def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     return {} if name == COORDINATOR else vectors | {MESSAGE: shape.size * algorithm.message_vectors}
 
 
-def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
+def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths, behind: int) -> Observer:
     algorithm = cast(Rounds, plan.running)
-    return Nothing() if name == COORDINATOR else RoundTrace(place, name, algorithm, widths, reveal)
+    return Nothing() if name == COORDINATOR else RoundTrace(place, name, algorithm, widths, reveal, behind)
 
 
 def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:

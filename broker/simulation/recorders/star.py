@@ -19,27 +19,30 @@ from hushgrid.broker.simulation.recorders.base import (
     declared,
     own_of,
     path_of,
+    read,
+    room,
 )
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.star import StarCentre, StarMember
+from hushgrid.kernels.types import Index
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.wire import COORDINATOR
 
+WIDE = 1 << 14  #: entries of a row of which no two are in memory at a time
 MEASURED = "measured"  #: the file of what the coordinator has measured
 
 
 class MemberTrace(Trace):
-    """A member's own vectors after the round; the noise of the round as drawn, that cell only if it may be revealed;
-    answers.
+    """A member's own vectors after the round; the noise of the round as drawn, if it may be revealed, else 0; answers.
 
     Beside them `<node>.kept` has the noisy data of mode input, the gate's one answer.
     """
 
-    def __init__(self, directory: Path, node: str, algorithm: str, widths: Widths, reveal: bool) -> None:
-        super().__init__(directory, node)
+    def __init__(self, directory: Path, node: str, algorithm: str, widths: Widths, reveal: bool, behind: int) -> None:
+        super().__init__(directory, node, behind)
         self.algorithm, self.widths, self.reveal = algorithm, widths, reveal
         self._kept: Path | None = _kept(directory, node)  #: to be written still
         self._round, self._drawn = 0, 0.0  #: the round whose noise is written, and that noise
@@ -57,6 +60,8 @@ class MemberTrace(Trace):
             return
         if self.reveal:
             self._noise(machine.answered_round, gate, fresh, width, row.size)
+        else:
+            self.write(machine.answered_round, np.zeros(1), width, row.size)
         self.write(machine.answered_round, np.array([float(gate.state.answers)]), width, row.size + 1)
 
     def _noise(self, answers: int, gate: Gate, fresh: bool, width: int, offset: int) -> None:
@@ -73,10 +78,10 @@ class MemberTrace(Trace):
 class CoordinatorTrace(Trace):
     """w^{t+1}, and beside it in a file of its own what the coordinator has measured of each round."""
 
-    def __init__(self, directory: Path, algorithm: str, widths: Widths, figures: tuple[str, ...]) -> None:
-        super().__init__(directory, COORDINATOR)
+    def __init__(self, directory: Path, algorithm: str, widths: Widths, figures: tuple[str, ...], behind: int) -> None:
+        super().__init__(directory, COORDINATOR, behind)
         self.algorithm, self.widths, self.figures = algorithm, widths, figures
-        self._measured = Trace(directory, MEASURED) if figures else None
+        self._measured = Trace(directory, MEASURED, behind) if figures else None
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         machine = cast(StarCentre, driver.machine)
@@ -106,11 +111,11 @@ def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     return dict(zip(vectors, sizes, strict=False))
 
 
-def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
+def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths, behind: int) -> Observer:
     algorithm = plan.algorithm.name
     if name == COORDINATOR:
-        return CoordinatorTrace(place, algorithm, widths, cast(Star, plan.algorithm).figures)
-    return MemberTrace(place, name, algorithm, widths, reveal)
+        return CoordinatorTrace(place, algorithm, widths, cast(Star, plan.algorithm).figures, behind)
+    return MemberTrace(place, name, algorithm, widths, reveal, behind)
 
 
 def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
@@ -127,7 +132,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
             rows = carried_on(rows)
         z[p], drawn[p], answered[p] = rows[:, :n], rows[:, -2], rows[:, -1]
         more |= {f"{key}_{p}": rows[:, n:-2] for key in others}
-    gap = sum(np.sum((w[:, shape.position[p]] - z[p][:, shape.shared[p]]) ** 2, axis=1) for p in nodes)
+    gap = sum(squares(w, z[p], shape.position[p], shape.shared[p]) for p in nodes)
     measured = _rows(over.trace, MEASURED, len(algorithm.figures), T) if algorithm.figures else np.zeros((T, 0))
     figures = dict(zip(algorithm.figures, measured.T.tolist(), strict=True))
     if plan.kind.sharing == "addends":  # nobody has a copy that could differ
@@ -147,7 +152,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     copies = plan.kind.sharing == "copies"
     # Of ladmm w leaves the box, and is noisier. In a masked run nobody has a model but w.
     led = masked or (copies and algorithm.server_holds_iterate(plan.problem.constrained))
-    common = np.mean([z[p] for p in nodes], axis=0) if copies and not led else w
+    common = mean_of(list(z.values()), over.trace) if copies and not led else w
     return Recorded(
         rounds_done=T,
         x=common[-1] if T else np.zeros(shape.size),
@@ -166,6 +171,28 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         trajectory={"w": w} | {f"z_{p}": z[p] for p in nodes} | more,
         solution=averages(w, z) if T and copies else {},
     )
+
+
+def squares(w: np.ndarray, z: np.ndarray, position: Index, shared: Index) -> np.ndarray:
+    """(T,) the sum of (w - z)^2 over the shared entries of each row, from left to right."""
+    if len(w) < 2 or position.size < WIDE:
+        return np.asarray(np.sum((w[:, position] - z[:, shared]) ** 2, axis=1))
+    sums = np.empty(len(w))
+    for k in range(len(w)):  # the same sums, a row in memory at a time
+        difference = w[k, position] - z[k, shared]
+        difference *= difference
+        sums[k] = np.add.accumulate(difference, out=difference)[-1]
+    return sums
+
+
+def mean_of(each: list[np.ndarray], place: Path) -> np.ndarray:
+    """The mean of arrays of one shape, summed in their order."""
+    total = room(place, *each[0].shape)
+    total[:] = each[0]
+    for rows in each[1:]:
+        total += rows
+    total /= len(each)
+    return total
 
 
 def averages(w: np.ndarray, z: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -197,8 +224,8 @@ def _kept(directory: Path, node: str) -> Path:
 
 
 def _rows(directory: Path, node: str, width: int, rounds: int) -> np.ndarray:
-    rows = np.full(rounds * width, nan)
     path = path_of(directory, node)
-    written = np.fromfile(path, "<f8")[: rounds * width] if path.exists() else rows[:0]
-    rows[: written.size] = written
-    return rows.reshape(rounds, width)
+    written = read(path, 0, rounds * width) if path.exists() else np.zeros(0)
+    if written.size < rounds * width:
+        written = np.concatenate([written, np.full(rounds * width - written.size, nan)])
+    return written.reshape(rounds, width)

@@ -46,6 +46,7 @@ class WalkTrace:
         self.token = {key: widths[key] for key in algorithm.token}
         self.own_widths = {key: widths[key] for key in algorithm.recorded}
         self._last = (-1, -1)  #: (epoch, activation) of the row written last
+        self._sent = 0  #: bytes of all tokens that it has sent
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         machine = cast(TokenNode, driver.machine)
@@ -53,11 +54,12 @@ class WalkTrace:
         if not s.before_t:
             vectors = dict(zip(machine.node_vectors, s.before, strict=True)) if s.t else own_of(s, self.own_widths)
             declared(self.own_widths, self.algorithm.name, vectors).tofile(self._directory / f"{self.node}.start")
-        token = s.out.vectors if s.out else s.final
+        token, sent = s.out.vectors if s.out else s.final, driver.sent[1] - self._sent
+        self._sent += sent
         step = s.epoch, s.t - 1
         if not s.t or not token or step == self._last:
             return
-        size = len(driver.tick()[0][1]) if s.out else 0
+        size = 0 if not s.out else sent if fresh else len(driver.tick()[0][1])
         who = (1.0 + index(self.node)) * (-1 if s.in_recount else 1)
         row = np.concatenate([[who, size, nan], self._token(token), self._own(s)])
         if self.reveal and fresh and driver.gate is not None:
@@ -94,7 +96,7 @@ def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     return {} if name == COORDINATOR else dict.fromkeys((*algorithm.token, *algorithm.recorded), shape.size)
 
 
-def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
+def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths, behind: int) -> Observer:
     if name == COORDINATOR:
         return Nothing()
     return WalkTrace(place, name, cast(Walk, plan.algorithm), widths, reveal)

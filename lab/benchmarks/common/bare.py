@@ -154,6 +154,16 @@ def echo(url: str, hears: str, says: str) -> None:
         client.loop(1.0)
 
 
+def echoes(url: str, prefix: str, nodes: int) -> None:
+    """The same in one process for all of them, as if each had one."""
+    ways = {f"{prefix}/down/{k}": f"{prefix}/up/{k}" for k in range(nodes)}
+    client = bare_client(
+        url, f"{prefix}-echoes", f"{prefix}/down/+", lambda c, data, m: c.publish(ways[m.topic], m.payload, qos=1)
+    )
+    while os.getppid() != 1:
+        client.loop(1.0)
+
+
 #: Takes a client, what it carries, and a message.
 OnMessage = Callable[[paho.Client, object, paho.MQTTMessage], object]
 

@@ -193,7 +193,8 @@ class RowsGate(Gate):
         unit, lattice = self.unit(x, t) if t.pointwise else 1.0, self._noise_lattice()
         if not t.clip:
             self._covered(x, t)
-        answer = self._release(x.tobytes(), lambda: self._data(x, lattice, unit), unit) + self.loss.public_gradient(x)
+        question = np.ascontiguousarray(x).data  # its bytes, where they are
+        answer = self._release(question, lambda: self._data(x, lattice, unit), unit) + self.loss.public_gradient(x)
         if self.released is not None:
             slack = lattice.g * unit * sqrt(x.size)
             self.released.append(Answer(self.state.answers, x.copy(), answer, lattice.scale * unit, slack))
@@ -217,7 +218,8 @@ class RowsGate(Gate):
         loss = self._rows()
         g = loss.clipped_gradient(x, t.clip, order_of(t)) if t.clip else loss.data_gradient(x)
         # What the grid cannot hold is cut, which moves nothing apart.
-        return np.clip(g / unit if t.pointwise else g, -largest, largest)
+        g = g / unit if t.pointwise else g
+        return np.minimum(np.maximum(g, -largest, out=g), largest, out=g)
 
     def unit(self, x: Vector, t: Terms) -> float:
         """How far one change can move the gradient at x, by public numbers."""

@@ -31,7 +31,7 @@ def seconds(moment):
 
 def coordinator(phase, absent=()):
     return SimpleNamespace(
-        ledger=SimpleNamespace(runs=SimpleNamespace(last=lambda: None)),
+        ledger=SimpleNamespace(runs=SimpleNamespace(last=lambda **_: None)),
         driver=None,
         plan=SimpleNamespace(algorithm=SimpleNamespace(rounds=3)),
         phase=phase,

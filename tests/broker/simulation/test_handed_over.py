@@ -34,7 +34,8 @@ def test_a_parcel_is_as_long_as_its_encoding_and_holds_what_decoding_returns(bod
 def test_neither_the_sender_nor_another_receiver_changes_what_was_handed_over():
     parcel = wire.hand_over(ENVELOPE)
     ENVELOPE.body.w[0] = 7.0
-    wire.decode_envelope(parcel, 1 << 20).body.w[1] = 7.0
+    with pytest.raises(ValueError, match="read-only"):
+        wire.decode_envelope(parcel, 1 << 20).body.w[1] = 7.0
     assert wire.decode_envelope(parcel, 1 << 20).body.w.tolist() == [0.0, 1.0, 2.0]
     ENVELOPE.body.w[0] = 0.0
 

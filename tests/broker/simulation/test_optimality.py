@@ -167,8 +167,8 @@ def test_a_masked_run_is_tested_by_its_sums_alone(monkeypatch):
     """No device's own answer is taken down: only the coordinator's means are."""
     raw = scenario("fedavg", 60, 1e5)
     raw["privacy"] = raw["privacy"] | {"accountant": "gdp", "masked": {"corrupt": 1}}
-    wrote, write = set(), AnswerTrace._write
-    monkeypatch.setattr(AnswerTrace, "_write", lambda trace, answer: wrote.add(trace.name) or write(trace, answer))
+    wrote, take = set(), AnswerTrace.take
+    monkeypatch.setattr(AnswerTrace, "take", lambda trace, answer: wrote.add(trace.name) or take(trace, answer))
     found = run(raw, seed=1)
     assert wrote == {"coordinator"}
     assert found.quality.verdict == "solved"
@@ -178,7 +178,7 @@ def test_a_masked_run_is_tested_by_its_sums_alone(monkeypatch):
 def test_the_trace_has_the_first_answer_and_a_ring_of_the_last(tmp_path):
     trace = AnswerTrace(Nothing(), tmp_path, "n0")
     for no in range(1, 201):
-        trace._write(Answer(no, np.full(3, 1.0 * no), np.full(3, -1.0 * no), 0.5, 0.0))
+        trace.take(Answer(no, np.full(3, 1.0 * no), np.full(3, -1.0 * no), 0.5, 0.0))
     trace.close()
     seen = last_answers(tmp_path, "n0", 3, 1.0)
     assert seen.first.tolist() == [-1.0] * 3

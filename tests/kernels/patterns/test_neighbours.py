@@ -231,3 +231,12 @@ def test_the_coordinator_knows_for_whom_the_others_wait():
     assert census.receive("n1", 1, Reached()).taken is False  # an old report
     with pytest.raises(Malformed):
         census.receive("n9", 1, Reached())
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 6)), max_size=60))
+def test_the_census_knows_the_lowest_report_without_a_look_at_all(reports):
+    census = Census([f"n{i}" for i in range(5)])
+    census.start()
+    for i, seq in reports:
+        census.receive(f"n{i}", seq, Reached())
+        assert census.lowest == min(census.state.reached.get(m, 0) for m in census.members)

@@ -35,6 +35,11 @@ def ends(t, outcome="answer", absent=()):
     return event("ends", t, "coordinator", interval=1, outcome=outcome, cause="silent", absent=list(absent))
 
 
+def values(t, **more):
+    return event("values", t, **{"id": "aa", "version": 1, "file": 1, "read": 0.0, "longest": 10.0} | more)
+
+
+KEPT = event("owner", 0, epsilon=1.0, delta=0.0, window_s=20.0, retention=10.0, run=["laplace", 0.1, 1])
 BEGINS = event("begins", 1000, "coordinator", interval=1)
 LOSS = event("fault", 1000, "", fault="weather", how="loss", amount=0.05, seconds=60.0)
 CARD = event("card", 4, how="put back", mark=None)
@@ -56,6 +61,13 @@ HISTORIES = [
     ("marks", [*ANSWER, event("card", 4, "coordinator", how="replaced"), CARD, opened(5, 0), spent(7, 1)],
      [*ANSWER, event("card", 4, "coordinator", how="replaced"), CARD | {"mark": ["aa", 1]}, opened(5, 0), spent(7, 1)]),
     ("marks", [*ANSWER, CARD, opened(5, 0, behind=True)], [*ANSWER, opened(5, 1, behind=True)]),
+    ("marks", [*ANSWER, CARD | {"mark": ["aa", 1]}, opened(5, 0, behind=True)],
+     [*ANSWER, CARD | {"mark": ["aa", 1]}, opened(5, 0)]),
+    ("marks", [*ANSWER, CARD | {"mark": ["aa", 1]}, opened(5, 1)], [*ANSWER, CARD | {"mark": ["bb", 1]}, opened(5, 1)]),
+    ("paid", [spent(2, 1, answer=1), spent(3, 2, answer=2)], [spent(2, 1, answer=1), spent(3, 2, answer=1)]),
+    ("readings", [KEPT, values(1), values(2)], [KEPT, values(1), values(2, read=1.0)]),
+    ("readings", [KEPT, values(1), values(2, file=2, version=2)], [KEPT, values(1), values(2, version=2)]),
+    ("readings", [KEPT, values(1, longest=9.0)], [KEPT, values(1, longest=11.0)]),
     ("record", ANSWER, [*ANSWER, event("unrecorded", 9, "coordinator", text="interval 2 has no line")]),
     ("answered", ANSWER, [*ANSWER, event("unanswered", 9, "coordinator", text="the last interval: missed")]),
     ("answered", [BEGINS, LOSS, ends(1050)], [BEGINS, LOSS, ends(1050, "missed")]),
@@ -63,6 +75,7 @@ HISTORIES = [
     ("outcome", [event("ended", 1, run="r1"), event("kill", 2), event("outcome", 3, run="r1")],
      [event("ended", 1, run="r1"), event("kill", 2)]),
     ("outcome", ANSWER, [event("unpaid", 9, text="owed")]),
+    ("whole", ANSWER, [event("not whole", 9, text="the sums of its spends are not those of its rows")]),
     ("bits", ANSWER, [event("other bits", 9, text="n0.model.npz is not that of the quiet run")]),
     ("defect", ANSWER, [event("defect", 9, trace="Traceback\nKeyError: 1")]),
 ]  # fmt: skip

@@ -7,8 +7,8 @@ from hushgrid.cli.researcher import simulate as command
 from hushgrid.kernels.errors import InputError
 from hushgrid.lab.simulate import checker, front, search, simulation
 from hushgrid.lab.simulate.faults import Fault
+from hushgrid.lab.simulate.patterns import SCENARIOS, made
 from hushgrid.lab.simulate.search import Broken, Life, fewest
-from tests.support.scenarios.simulated_lives import SCENARIOS, made
 
 FAULTS = [Fault(float(k), "kill") for k in range(100)]
 
@@ -53,16 +53,14 @@ def test_the_patience_is_the_most_lives():
 @pytest.mark.parametrize(
     ("keys", "line"),
     [
-        ({"scenario": None}, "SCENARIO: found none, expected a scenario, or --replay FILE"),
         ({"faults": 0}, "--faults: found 0, expected at least 1"),
         ({"days": -1}, "--days: found -1, expected at least 1"),
         ({"jobs": 0}, "--jobs: found 0, expected at least 1"),
     ],
 )
 def test_what_it_cannot_do_is_one_line(keys, line):
-    arguments = {"scenario": None} | keys
     with pytest.raises(InputError) as caught:
-        front.simulate(arguments.pop("scenario"), **arguments)
+        front.simulate([], **keys)
     assert str(caught.value) == line
 
 
@@ -81,15 +79,15 @@ def test_a_broken_promise_is_exit_code_1_and_its_file_breaks_it_again(tmp_path, 
     scenario.write_bytes(msgspec.json.encode(SCENARIOS["star"]))
     judge = simulation.Simulation._judge
 
-    def unanswered(self, intervals):
-        judge(self, intervals)
+    def unanswered(self):
+        judge(self)
         if any(e["e"] == "kill" for e in self.world.history):
             self.world.note("unanswered", checker.COORDINATOR, text="made up")
 
     monkeypatch.setattr(simulation.Simulation, "_judge", unanswered)
     options = _options([str(scenario), "--faults", "1", "--jobs", "1", "--out", str(tmp_path)])
     assert command.main(options) == 1
-    (file,) = tmp_path.glob("ladmm-1-*.json")
+    (file,) = tmp_path.glob("star-1-*.json")
     assert msgspec.json.decode(file.read_bytes(), type=Broken).promise == "answered"
     assert f"hushgrid simulate --replay {file}" in capsys.readouterr().out
     assert command.main(_options(["--replay", str(file)])) == 1
@@ -104,12 +102,32 @@ def _options(words):
     return parser.parse_args(words)
 
 
+#: Faults of each fleet: 10,000 together.
+TRIED = {"star": 2000, "token": 2000, "neighbours": 2000, "zones": 1000, "sums": 1500, "masked": 1000, "day": 500}
+
+
 @pytest.mark.runs
-@pytest.mark.parametrize("kind", ["zones", "star", "token"])
-def test_some_thousand_faults_break_no_promise(kind):
-    report = search.search(SCENARIOS[kind], made(kind), 1000, 1, jobs=1)
+@pytest.mark.parametrize("kind", SCENARIOS)
+def test_ten_thousand_faults_break_no_promise(kind):
+    report = search.search(SCENARIOS[kind], made(kind), TRIED[kind], 1, jobs=1)
     assert [broken.text for broken in report.broken] == []
-    assert report.faults >= 1000
+    assert report.faults >= TRIED[kind]
+
+
+def test_so_many_are_ten_thousand():
+    assert TRIED.keys() == SCENARIOS.keys()
+    assert sum(TRIED.values()) == 10_000
+
+
+@pytest.mark.runs
+def test_faults_are_shared_by_fleets(tmp_path):
+    paths = [tmp_path / "star.yaml", tmp_path / "sums.yaml"]
+    for path in paths:
+        path.write_bytes(msgspec.json.encode(SCENARIOS[path.stem]))
+    lines: list[str] = []
+    reports = front.simulate(paths, faults=40, seed=1, jobs=1, say=lines.append)
+    assert [report.faults >= 20 for report in reports] == [True, True]
+    assert lines[-1].startswith("2 fleets: ")
 
 
 def test_a_life_is_a_whole_scenario():

@@ -63,7 +63,7 @@ def test_a_process_that_is_killed_at_a_system_call_does_nothing_after_it(world, 
         return 0
 
     one = machine(world, tmp_path, "a", main)
-    world.schedule(0.5, lambda: setattr(one, "dies_at", one.calls + 2))
+    world.schedule(0.5, lambda: setattr(one, "dies_in", 2))
     world.run(4.0)
     assert done == [0, 1]
     assert [e["e"] for e in world.history] == ["start", "kill"]

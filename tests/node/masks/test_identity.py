@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.patterns.introductions import Introduction
-from hushgrid.node.masks.identity import Identity, Trust, made_up, statement, trust_of
+from hushgrid.node.masks.identity import Identity, Shared, Trust, made_up, statement, trust_of
 from hushgrid.node.schema.sections import AllowMasked, Tls
 from tests.support.devices.certificates import NOON, YEAR, Authority, written
 
@@ -48,6 +48,24 @@ def test_a_device_is_believed_by_its_pin_and_by_its_authority_and_not_without_ei
     for trust in (Trust(clock=noon), Trust(["0" * 64], [Authority("another").certificate], noon)):
         with pytest.raises(Refused, match=f"the introduction of n1: .* does not trust, {identity.fingerprint}"):
             trust.verify(RUN, "n1", shown(identity))
+
+
+def test_what_one_node_of_a_process_has_verified_stands_for_all_and_for_nothing_else(monkeypatch):
+    identities, _ = made_up(["n1"])
+    trust, good, verified = Shared([identities["n1"].fingerprint]), shown(identities["n1"]), []
+    wrong = Trust._wrong
+    monkeypatch.setattr(Trust, "_wrong", lambda *args: verified.append(args[2]) or wrong(*args))
+    for _ in range(3):
+        trust.verify(RUN, "n1", good)
+    assert verified == ["n1"]
+    for run, node, introduction in [
+        (b"s" * 16, "n1", good),
+        (RUN, "n2", good),
+        (RUN, "n1", replace(good, key=b"l" * 32)),
+    ]:
+        for _ in range(2):
+            with pytest.raises(Refused):
+                trust.verify(run, node, introduction)
 
 
 def test_another_authority_of_the_same_name_signs_for_nobody(identity):

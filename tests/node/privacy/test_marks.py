@@ -223,6 +223,18 @@ def test_a_mark_file_that_is_gone_stops_the_ledger_until_it_is_accepted(ledger):
     assert reopened(again).refusal is None
 
 
+def test_a_mark_whose_folder_is_gone_is_written_again_once_its_owner_accepts(ledger):
+    fill(ledger, 3)
+    ledger.close()
+    shutil.rmtree(mark_of(ledger).parent)
+    again = Ledger(ledger.path, "n0", mark_of(ledger))
+    assert "is gone" in again.refusal
+    assert not mark_of(ledger).parent.exists()  # its disk may come back
+    again.accept()
+    assert again.refusal is None
+    assert marked(mark_of(again)) == again.mark
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"\xc1", b"\x93\x01", msgspec.msgpack.encode({"no": 3}), msgspec.msgpack.encode([b"x", 1, float("nan")])],

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgrid.node.transport import packets
-from hushgrid.node.transport.buffered_socket import Stream
+from hushgrid.node.transport.buffered_socket import LARGE, Stream
 from tests.support.transport.broker_in_memory import PahoTwin, Pipe, packets_of
 
 topics = st.text(st.characters(codec="utf-8", exclude_characters="\0+#"), min_size=1, max_size=40)
@@ -28,7 +28,7 @@ properties = st.fixed_dictionaries(
 @given(topics, payloads, numbers, versions, st.booleans(), st.none() | st.integers(0, 0xFFFFFFFF))
 @settings(deadline=None)
 def test_a_publication_is_written_as_paho_writes_it(topic, payload, number, five, retain, expiry):
-    ours = packets.publish(topic.encode(), payload, number, retain=retain, five=five, expiry=expiry)
+    ours = packets.publish(topic.encode(), len(payload), number, retain=retain, five=five, expiry=expiry) + payload
     stated = {} if expiry is None or not five else {"MessageExpiryInterval": expiry}
     assert ours == PahoTwin(five).write(topic, payload, retain=retain, number=number, properties=stated)
 
@@ -132,6 +132,38 @@ def test_packets_arrive_whole_however_the_bytes_come(bodies, data):
     assert found == [(0x30, body) for body in bodies]
     assert not stream.more
     assert not stream.ended
+
+
+def test_a_large_packet_arrives_whole_with_another_behind_it():
+    large = bytes(range(256)) * (LARGE // 128)
+    pipe = Pipe()
+    stream = Stream(pipe)
+    pipe.fed += b"\x30" + packets.written(len(large)) + large + b"\x40\x02ab"
+    found = []
+    for _ in range(4):  # a packet is dropped before more is read
+        stream.fill()
+        while (packet := stream.packet()) is not None:
+            found.append((packet[0], bytes(packet[1])))
+    assert found == [(0x30, large), (0x40, b"ab")]
+
+
+@given(st.lists(st.sampled_from([1, 200, LARGE - 1, LARGE, LARGE + 5]), max_size=4), st.integers(LARGE // 5, 2 * LARGE))
+@settings(deadline=None)
+def test_pieces_are_sent_in_their_order_however_large_they_are_and_however_little_goes_at_once(sizes, most):
+    class Slow:
+        sent = b""
+
+        def send(self, data):
+            self.sent += bytes(data[:most])
+            return min(len(data), most)
+
+    stream, pieces = Stream(Slow()), [bytes([k]) * size for k, size in enumerate(sizes)]
+    for piece in pieces:
+        stream.send(piece)
+    assert stream.unsent == sum(sizes)
+    stream.flush()
+    assert stream.sock.sent == b"".join(pieces)
+    assert not stream.unsent
 
 
 @given(st.integers(0, 5), st.integers(101, packets.LARGEST))

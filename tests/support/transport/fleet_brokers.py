@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from hushgrid.broker.enrolment.directory import FleetDirectory, FleetFile
@@ -114,6 +115,31 @@ class Broker:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def _processes(self) -> list[psutil.Process]:
+        """The server, and what it has started."""
+        assert self.child is not None
+        server = psutil.Process(self.child.pid)
+        return [server, *server.children(recursive=True)]
+
+    def kill(self) -> None:
+        """kill -9; what it has on the disk stays there."""
+        assert self.child is not None
+        for process in self._processes():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.child.wait()
+
+    def freeze(self) -> None:
+        """It is stopped until it goes on: `melt`."""
+        for process in self._processes():
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+
+    def melt(self) -> None:
+        for process in self._processes():
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
 
     def close(self) -> None:
         if self.child is not None:

@@ -7,21 +7,29 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from hushgrid.lab.simulate.search import life_of, live, quiet
-from tests.support.scenarios.simulated_lives import SCENARIOS, made
+from hushgrid.lab.simulate.manner import USUAL, Manner
+from hushgrid.lab.simulate.patterns import SCENARIOS, made
+from hushgrid.lab.simulate.search import kind_of, life_of, live, quiet
 
 ROOT = Path(__file__).parents[3]
-KINDS = ("star", "token")
+STORM = 2  #: the seed of a life in which everything goes wrong
+KINDS = {"star": USUAL, "token": Manner(room=2.5, source=True, fed=True)}
+
+
+def test_that_seed_is_one_of_a_storm():
+    assert kind_of(STORM) == "storm"
 
 
 def digests() -> dict[str, str]:
-    """Of the history of one life of each kind."""
+    """Of the history of one life of each kind: a storm, and one with a source."""
     histories = {}
-    for kind in KINDS:
+    for kind, manner in KINDS.items():
         fleet = made(kind)
-        simulation, _ = live(fleet, life_of(SCENARIOS[kind], fleet, 1, intervals=6), quiet(fleet, 1))
+        life = msgspec.structs.replace(life_of(SCENARIOS[kind], fleet, STORM, intervals=6), manner=manner)
+        simulation, _ = live(fleet, life, quiet(fleet, STORM, manner))
         lines = "".join(json.dumps(event, sort_keys=True) + "\n" for event in simulation.world.history)
         histories[kind] = hashlib.sha256(lines.encode()).hexdigest()
     return histories

@@ -61,15 +61,6 @@ def test_rounds_under_fire_keep_their_bits(tmp_path, any_broker, name, rounds):
     under_fire(tmp_path, any_broker, name, rounds, {"kill": 4, "restart": 1, "duplicate": 6, "reorder": 6})
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "rounds"), [("dpp2", 5000), ("mradmm", 10_000)])
-def test_five_hundred_blows_to_rounds_change_no_bit(tmp_path, any_broker, name, rounds):
-    """Two algorithms: a thousand on each broker."""
-    blows = {"kill": 100, "restart": 20, "duplicate": 190, "reorder": 190}
-    faster = 2 if any_broker.name.startswith("mosquitto") else 1  # it must outlast the blows
-    under_fire(tmp_path, any_broker, name, faster * rounds, blows)
-
-
 def test_a_node_that_stops_for_a_while_is_waited_for(tmp_path, any_broker):
     raw = scenario("nids", 800, {"run.record": "trajectory"}, seed=11)
     background = background_run.Background(

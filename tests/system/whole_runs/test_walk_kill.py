@@ -70,15 +70,6 @@ def test_a_walk_under_fire_keeps_its_bits(tmp_path, any_broker, algorithm):
     under_fire(tmp_path, any_broker, algorithm, rounds, blows, pause=0.03)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_five_hundred_blows_to_a_walk_change_no_bit(tmp_path, any_broker, algorithm):
-    """Two algorithms: a thousand on each broker."""
-    blows = {"kill": 100, "restart": 20, "duplicate": 190, "reorder": 190}
-    rounds = 40_000 if any_broker.name.startswith("mosquitto") else 12_000  # it must outlast the blows
-    under_fire(tmp_path, any_broker, algorithm, rounds, blows)
-
-
 # --- over a real broker: a node that stops ---
 
 

@@ -1,0 +1,1 @@
+"""Benchmarks of what grows: members of one coordinator, numbers of one vector."""

@@ -18,6 +18,8 @@ from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.broker.coordinator.run_history import failed
 from hushgrid.broker.coordinator.run_records import keep, summary
 from hushgrid.broker.coordinator.status import Reporter, Views, activity
+from hushgrid.broker.standby.replica import Replicated
+from hushgrid.broker.standby.takeover import take_over
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.types import Document
 from hushgrid.node import system
@@ -31,7 +33,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Tests
 from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
 from hushgrid.node.problems.rolling import Periods
-from hushgrid.node.runtime.event_loop import POLL_S, Served, link_for, reach, serve, serve_all
+from hushgrid.node.runtime.event_loop import POLL_S, Served, link_for, reach, serve_all
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.schema.durations import in_words, validity
@@ -110,17 +112,31 @@ def check_day(config: CoordinatorConfig, periods: Periods, path: str) -> None:
         raise InputError(f"{path}: quorum: found {config.quorum}, expected none: a day is planned by all its zones")
 
 
-def main(config: CoordinatorConfig, path: str, signals: Signals, *, once: bool = False) -> int:
+def main(
+    config: CoordinatorConfig,
+    path: str,
+    signals: Signals,
+    *,
+    once: bool = False,
+    standby: bool = False,
+    hand_over: bool = False,
+) -> int:
     """Coordinate one run (`once`: what has stopped it is raised), or the first and then one for each SIGUSR1, or by a
     schedule.
 
     A run under way when the process ends is gone on with at the next start. It waits for the broker itself, for as long
     as that takes (`once`: for REACH_S). SIGTERM and SIGINT: 0.
+
+    `standby`: after another one's death; `hand_over`: in another one's place, which ends.
     """
     public = declared(config, path)
     with closing(Ledger(Path(config.state) / f"{COORDINATOR}.ledger", COORDINATOR)) as ledger:
         service_class = Service if config.run is None or once else Scheduled
         service = service_class(config, path, public, signals, ledger)
+        if standby or hand_over:
+            service.unit.ready()
+            began = take_over(config, path, ledger, signals, _say, at_once=hand_over)
+            service.began = began or service.began
         try:
             if once:
                 service.once()
@@ -146,6 +162,7 @@ class Service:
         self.began = system.machine.wall()
         self.credentials = credentials_of(COORDINATOR, config.trust, config.tls, path, public.plan.nodes)
         self._guard: Guarded | None = None  #: of the coordinator that it has now
+        self.replicated: Replicated | None = None  #: the coordinator of now, if there is a standby
         self._missing = ""  #: who was said not to be there
         self.wait: Callable[[], float] = lambda: inf  #: seconds until something is due that no message tells
         self._take(public)
@@ -207,6 +224,8 @@ class Service:
         fleet goes on.
         """
         coordinator.membership.precedence.check(link.connects)
+        if self.replicated is not None and coordinator.finished and (over := self.replicated.over) is not None:
+            link.send([over])
         self.reporter(coordinator, link)
         self.views(coordinator, link)
 
@@ -219,8 +238,21 @@ class Service:
             config.fleet, self.plan, self.source, self.ledger, resumes=True, progress=_Rounds(), **patience
         )
         coordinator.log = _say
+        return coordinator, self._linked(coordinator)
+
+    def _linked(self, coordinator: Coordinator) -> Link:
+        """A connection for this coordinator. Its standby, if there is one, is told each commit by it."""
+        config = self.config
         coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
-        return coordinator, link_for(coordinator, config.broker, config.tls, keepalive=config.keepalive)
+        if config.standby is not None:
+            self.replicated = Replicated(coordinator, config.fleet)
+            coordinator.observe = self.replicated.observe
+            if coordinator.driver is not None:  # it goes on with a run
+                self.replicated.observe(coordinator.driver, True)
+        return link_for(coordinator, config.broker, config.tls, keepalive=config.keepalive)
+
+    def _serve(self, coordinator: Coordinator, link: Link, until: Callable[[], bool]) -> None:
+        serve_all([(self.replicated or self._guarded(coordinator), link)], until, self.signals, self.wait)
 
     def _guarded(self, coordinator: Coordinator) -> Served:
         """The coordinator behind its guard, with keys of its own; itself, if its broker is trusted."""
@@ -243,7 +275,7 @@ class Service:
             self._says(coordinator, link)
             return coordinator.finished or (self.signals.reload and coordinator.phase == "gathering")
 
-        serve(self._guarded(coordinator), link, over, self.signals, self.wait)
+        self._serve(coordinator, link, over)
 
     def _absent(self, error: Stopped) -> None:
         """Somebody is not there, but nobody has spent anything: the devices may simply come later."""
@@ -279,7 +311,7 @@ class Service:
             return self.signals.begin or self.signals.reload
 
         while not self._asked():
-            serve(self._guarded(coordinator), link, roused, self.signals, self.wait)
+            self._serve(coordinator, link, roused)
             self._look()
 
     def _idle(self) -> None:
@@ -358,11 +390,9 @@ class Scheduled(Service):
     def _served(self, coordinator: Coordinator, until: Callable[[Coordinator, Link], bool]) -> bool:
         """Serves a coordinator on a connection of its own. Whether the broker was there in the end."""
         coordinator.log, coordinator.progress = _say, _Rounds()
-        coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
-        end = self._guarded(coordinator)
-        link = link_for(coordinator, self.config.broker, self.config.tls, keepalive=self.config.keepalive)
+        link = self._linked(coordinator)
         try:
-            serve(end, link, partial(until, coordinator, link), self.signals, self.wait)
+            self._serve(coordinator, link, partial(until, coordinator, link))
             return link.connected
         finally:
             self._leave(coordinator, link, off=bool(self.signals))

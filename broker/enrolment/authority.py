@@ -196,14 +196,15 @@ class Authority:
         (folder / "ca.crt").write_bytes(self.certificate.public_bytes(Encoding.PEM))
         return Tls(ca=str(folder / "ca.crt"), cert=str(cert), key=str(key_file))
 
-    def sign_server(self, name: str, key: CertificatePublicKeyTypes, host: str) -> x509.Certificate:
-        """A broker's certificate, which clients check by the name or the number in its URL, `host`."""
-        try:
-            address: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
-        except ValueError:
-            address = x509.DNSName(host)
-        uses = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-        return self._sign(name, key, LIFETIME, [(uses, False), (x509.SubjectAlternativeName([address]), False)])
+    def sign_server(self, name: str, key: CertificatePublicKeyTypes, *hosts: str) -> x509.Certificate:
+        """A broker's certificate, which clients check by the name or the number in its URL: `hosts`, of its servers.
+
+        Several servers show it to each other too.
+        """
+        client = [ExtendedKeyUsageOID.CLIENT_AUTH] if len(hosts) > 1 else []
+        uses = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, *client])
+        names = x509.SubjectAlternativeName([_general(host) for host in dict.fromkeys(hosts)])
+        return self._sign(name, key, LIFETIME, [(uses, False), (names, False)])
 
     def _sign(
         self,
@@ -248,6 +249,13 @@ def read_certificate(file: Path) -> x509.Certificate:
         raise InputError(f"{file}: {error.strerror}, expected a certificate") from None
     except ValueError:
         raise InputError(f"{file}: found no certificate, expected PEM") from None
+
+
+def _general(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _name(common: str) -> x509.Name:

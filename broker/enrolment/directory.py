@@ -37,27 +37,29 @@ from hushgrid.broker.enrolment.authority import (
     write_key,
 )
 from hushgrid.broker.enrolment.lists.access import Access, Role, access_of
-from hushgrid.broker.enrolment.lists.choose import BrokerKind, broker_files
+from hushgrid.broker.enrolment.lists.choose import BrokerKind, broker_files, check_servers
 from hushgrid.broker.enrolment.lists.place import owner
+from hushgrid.broker.standby.replica import STANDBY
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Name
+from hushgrid.node.config.brokers import with_servers
 from hushgrid.node.config.scenario import Scenario, load_scenario
 from hushgrid.node.config.watch import WATCH
 from hushgrid.node.durable import write_file
 from hushgrid.node.schema.sections import Section
 from hushgrid.node.schema.yaml_file import convert, read_yaml
-from hushgrid.node.transport.connect import parse_url
+from hushgrid.node.transport.connect import parse_urls, split
 from hushgrid.node.wire import COORDINATOR
 
 BROKER = "broker"  #: the name in the broker's certificate
-ROLES: dict[str, Role] = {COORDINATOR: "coordinator", WATCH: "watch", BROKER: "broker"}
+ROLES: dict[str, Role] = {COORDINATOR: "coordinator", STANDBY: "standby", WATCH: "watch", BROKER: "broker"}
 
 
 class FleetFile(Section, frozen=True, kw_only=True):
     """fleet.yaml."""
 
     fleet: Name
-    broker: str  #: mqtts://host:port
+    broker: str  #: mqtts://host:port; of a cluster several, with commas between them
     kind: BrokerKind = "mosquitto"
     scenario: str = "scenario.yaml"
 
@@ -93,7 +95,7 @@ class FleetDirectory:
         self.path = path
         if not (path / "fleet.yaml").is_file():
             raise InputError(f"{path}: found no fleet.yaml, expected a fleet's directory (hushgrid fleet init)")
-        file = convert(read_yaml(path / "fleet.yaml"), FleetFile, str(path / "fleet.yaml"))
+        file = convert(with_servers(read_yaml(path / "fleet.yaml")), FleetFile, str(path / "fleet.yaml"))
         self.fleet, self.broker, self.kind = file.fleet, file.broker, file.kind
         self.scenario_file = path / file.scenario
         self.identities = _identities(path / "identities.json")
@@ -104,7 +106,8 @@ class FleetDirectory:
 
         Raises InputError if it is there, or something is wrong.
         """
-        host = _host(file.broker)
+        hosts = _hosts(file.broker)
+        check_servers(file.kind, parse_urls(file.broker))
         load_scenario(scenario)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise InputError(f"{path}: found an existing path, expected a new directory")
@@ -122,7 +125,7 @@ class FleetDirectory:
         made = cls(path)
         key = ec.generate_private_key(ec.SECP256R1())
         write_key(key, path / "broker" / "certs" / "broker.key")
-        made._put(BROKER, authority.sign_server(BROKER, key.public_key(), host))
+        made._put(BROKER, authority.sign_server(BROKER, key.public_key(), *hosts))
         made.write_list(authority)
         return made
 
@@ -210,7 +213,7 @@ class FleetDirectory:
 
     def _signed(self, name: str, request: Request, authority: Authority) -> x509.Certificate:
         if name == BROKER:
-            signed = authority.sign_server(name, request.key, _host(self.broker))
+            signed = authority.sign_server(name, request.key, *_hosts(self.broker))
             (self.path / "broker" / "certs" / "broker.key").unlink(missing_ok=True)  # no longer the certificate's
         else:
             signed = authority.sign(name, request.key)
@@ -257,24 +260,27 @@ class FleetDirectory:
         for name in (COORDINATOR, WATCH):
             text = (deploy.FOLDER / f"{name}.yaml").read_text()
             text = re.sub("^fleet: .*$", f"fleet: {self.fleet}", text, flags=re.M)
-            text = re.sub("^broker: .*$", f"broker: {self.broker}", text, flags=re.M)
+            text = re.sub("^broker: .*$", f"broker: {_written(self.broker)}", text, flags=re.M)
             text = re.sub(r"\bcerts/", f"{folder}/", text)
+            if name == WATCH and self.kind == "rabbitmq":  # which is asked for each by name
+                text += "members: []\n"
             text = re.sub("^members: .*$", f"members: [{', '.join(self.members())}]", text, flags=re.M)
             write_file(self.path / f"{name}.yaml", text.encode())
 
     def take(self, scenario: str, nodes: list[str]) -> None:
         """Another scenario, with these nodes: its file, the coordinator's members, the broker's lists."""
         write_file(self.scenario_file, scenario.encode())
-        file = self.path / "coordinator.yaml"
-        if file.exists():
-            text = re.sub("^members: .*$", f"members: [{', '.join(nodes)}]", file.read_text(), flags=re.M)
-            write_file(file, text.encode())
+        for file in (self.path / "coordinator.yaml", self.path / "watch.yaml"):
+            if file.exists():
+                text = re.sub("^members: .*$", f"members: [{', '.join(nodes)}]", file.read_text(), flags=re.M)
+                write_file(file, text.encode())
         self.write_broker()
 
     def access(self) -> Access:
         """What everybody who is not put out may publish and read. Raises InputError if the scenario is wrong."""
         out = [name for name, identity in self.identities.items() if identity.state == "revoked"]
-        return access_of(self.fleet, self.scenario(), str(self.scenario_file), out)
+        standby = STANDBY in self.identities
+        return access_of(self.fleet, self.scenario(), str(self.scenario_file), out, standby=standby)
 
     def use(self, kind: BrokerKind) -> None:
         """The fleet's broker is of this kind from now on. `write_broker` writes its files."""
@@ -288,7 +294,7 @@ class FleetDirectory:
         """
         place = (self.path / "broker").resolve()
         shutil.copyfile(self.path / "ca.crt", place / "certs" / "ca.crt")
-        for name, text in broker_files(self.kind, self.access(), place, parse_url(self.broker).port).items():
+        for name, text in broker_files(self.kind, self.access(), place, parse_urls(self.broker)).items():
             write_file(place / name, text.encode())
         self._give_away()
 
@@ -311,11 +317,17 @@ def _identities(file: Path) -> dict[str, Identity]:
         raise InputError(f"{file}: {error}, expected the fleet's identities") from None
 
 
-def _host(broker: str) -> str:
-    address = parse_url(broker)
-    if not address.tls:
+def _written(broker: str) -> str:
+    """The value of `broker:` in a file."""
+    urls = split(broker)
+    return urls[0] if len(urls) == 1 else f"[{', '.join(urls)}]"
+
+
+def _hosts(broker: str) -> list[str]:
+    addresses = parse_urls(broker)
+    if not addresses[0].tls:
         raise InputError(f"--broker: found {broker}, expected mqtts://host:port: certificates need TLS")
-    return address.host
+    return [address.host for address in addresses]
 
 
 def _copy_scenario(file: Path, directory: Path) -> None:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from hushgrid.broker.servers.mosquitto import Mosquitto, find_mosquitto
 from hushgrid.broker.servers.process import OwnBroker, RunningBroker
 from hushgrid.kernels.errors import InputError, Stopped
-from hushgrid.node.transport.connect import parse_url
+from hushgrid.node.transport.connect import parse_urls
 from hushgrid.node.transport.mqtt import MqttLink
 
 if TYPE_CHECKING:
     from hushgrid.node.schema.sections import Tls
 
-CHOICES = "auto, embedded, mosquitto, mqtt://host:port or mqtts://host:port"
+CHOICES = "auto, embedded, mosquitto, mqtt://host:port or mqtts://host:port (of a cluster: URL,URL,URL)"
 REACH_S = 4.0  #: for a broker that should be there
 
 
@@ -42,7 +42,7 @@ class Embedded(OwnBroker):
 def check_choice(choice: str) -> None:
     """Raises InputError unless `choice` is one of CHOICES; whether it is there is not asked."""
     if choice.startswith(("mqtt://", "mqtts://")):
-        parse_url(choice)
+        parse_urls(choice)
     elif choice not in ("auto", "embedded", "mosquitto"):
         raise InputError(f"--broker: found {choice!r}, expected {CHOICES}")
 

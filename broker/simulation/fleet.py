@@ -382,7 +382,7 @@ def _mqtt(run: Started, broker: str, silent_s: float) -> tuple[str, Transcript]:
             if spy:
                 spy.close()
             if children.killed and not isinstance(running, OwnBroker):
-                sweep(running.url, Topics(fleet), run.members)
+                sweep(running.url, Topics(fleet), run.members, [f"{name}-{suffix}" for name in run.members])
         return running.name, eavesdropper.lines if eavesdropper else None
 
 

@@ -37,6 +37,7 @@ from hushgrid.node.runtime.event_loop import link_for, reach, serve, serve_all
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.schema.sections import Budget
+from hushgrid.node.transport.connect import several
 from hushgrid.node.transport.link import Link
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, Topics
@@ -184,8 +185,8 @@ def deal(nodes: Sequence[Child], processes: int | None) -> dict[str, list[Child]
     return {hand[0].name if len(hand) == 1 else f"{hand[0].name}-and-{len(hand) - 1}": hand for hand in hands}
 
 
-def sweep(url: str, topics: Topics, nodes: Sequence[str]) -> None:
-    """Clear what a killed child has left on a broker that is not ours: its last will, retained."""
+def sweep(url: str, topics: Topics, nodes: Sequence[str], kept: Sequence[str] = ()) -> None:
+    """Clear what a killed child has left on a broker that is not ours: its last will, retained, and a kept session."""
     link = MqttLink(url, f"sweep-{topics.fleet}", subscriptions=[topics.state(n) for n in nodes], persistent=False)
     with suppress(Stopped):
         link.connect(REACH_S)
@@ -195,6 +196,11 @@ def sweep(url: str, topics: Topics, nodes: Sequence[str]) -> None:
                 if message.payload:
                     link.publish(message.topic, b"", retain=True)
         link.close()
+    for client_id in kept if several(url) else ():  # a connection to one server keeps none
+        link = MqttLink(url, client_id)
+        with suppress(Stopped):
+            link.connect(REACH_S)
+            link.close(forget=True)
 
 
 def main(argv: list[str]) -> int:

@@ -6,6 +6,7 @@ import time
 from threading import Event, Thread
 
 from hushgrid.broker.watch.model import Model
+from hushgrid.broker.watch.nodes import presences
 from hushgrid.node.config.watch import WATCH, WatchConfig
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, Topics
@@ -22,7 +23,7 @@ class Listener:
         """Raises InputError if the certificates are wrong."""
         topics = Topics(config.fleet)
         each = (topics.state, topics.status, topics.run, topics.answer)
-        self.topics = [topics.state("+"), topics.status("+"), *(topic(COORDINATOR) for topic in each)]
+        self.topics = list(dict.fromkeys([*presences(config), *(topic(COORDINATOR) for topic in each)]))
         self.model = model
         self.link = MqttLink(
             config.broker,

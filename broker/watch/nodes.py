@@ -39,6 +39,13 @@ class FleetNode(NamedTuple):
         return self.birth is not None
 
 
+def presences(config: WatchConfig) -> list[str]:
+    """Where each node says that it is there, and how it stands."""
+    topics = Topics(config.fleet)
+    names = ("+", *((*config.members, COORDINATOR) if config.members else ()))
+    return [topic(name) for name in names for topic in (topics.state, topics.status)]
+
+
 def look(config: WatchConfig, quiet_s: float = QUIET_S) -> dict[str, FleetNode]:
     """Every node of a fleet, by name; the coordinator too. Raises Stopped if the broker is not there,
     or refuses `watch`.
@@ -49,7 +56,7 @@ def look(config: WatchConfig, quiet_s: float = QUIET_S) -> dict[str, FleetNode]:
         WATCH,
         username=WATCH,
         tls=config.tls,
-        subscriptions=[topics.state("+"), topics.status("+")],
+        subscriptions=presences(config),
         persistent=False,
     )
     link.connect(REACH_S)

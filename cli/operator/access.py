@@ -44,11 +44,11 @@ def main(options: argparse.Namespace) -> int:
 
 def _acl(directory: FleetDirectory, options: argparse.Namespace) -> int:
     from hushgrid.broker.enrolment.lists.choose import LISTS, broker_files
-    from hushgrid.node.transport.connect import parse_url
+    from hushgrid.node.transport.connect import parse_urls
 
     kind = options.kind or directory.kind
     folder = (directory.path / "broker").resolve()
-    files = broker_files(kind, directory.access(), folder, parse_url(directory.broker).port)
+    files = broker_files(kind, directory.access(), folder, parse_urls(directory.broker))
     if not options.write:
         print(files[LISTS[kind]], end="")
         return 0

@@ -9,6 +9,12 @@ from pathlib import Path
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", type=Path, help="the coordinator's file")
     parser.add_argument("--once", action="store_true", help="end after one run, with its exit code")
+    parser.add_argument(
+        "--standby", action="store_true", help="wait for the death of the coordinator, then go on in its place"
+    )
+    parser.add_argument(
+        "--hand-over", action="store_true", help="go on in the place of the coordinator at once, which ends"
+    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -25,4 +31,11 @@ def main(options: argparse.Namespace) -> int:
             return of_site.main(load_site(options.config), signals)
         from hushgrid.broker.coordinator import daemon as coordinate
 
-        return coordinate.main(load_coordinator(options.config), str(options.config), signals, once=options.once)
+        return coordinate.main(
+            load_coordinator(options.config),
+            str(options.config),
+            signals,
+            once=options.once,
+            standby=options.standby,
+            hand_over=options.hand_over,
+        )

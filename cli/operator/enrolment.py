@@ -33,7 +33,12 @@ def arguments(name: str, parser: argparse.ArgumentParser) -> None:
     add("directory", metavar="DIR", type=Path, help="the fleet's directory")
     if name == "init":
         add("--fleet", metavar="NAME", required=True, help="a part of every topic")
-        add("--broker", metavar="URL", required=True, help="mqtts://host:port, as all machines reach it")
+        add(
+            "--broker",
+            metavar="URL",
+            required=True,
+            help="mqtts://host:port, as all machines reach it; of a cluster all, with commas between",
+        )
         add("--scenario", metavar="FILE", type=Path, required=True, help="what the fleet computes")
         add("--broker-kind", choices=KINDS, default="mosquitto", help="[mosquitto]")
         add(

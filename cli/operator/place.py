@@ -25,7 +25,11 @@ def fleet_arguments(parser: argparse.ArgumentParser) -> None:
         help="the file of the identity watch; or a coordinator's or device's file, with watch.crt beside its "
         f"certificate [{USUAL[0]}, else {USUAL[1]}]",
     )
-    add("--broker", metavar="URL", help="instead of a file: mqtt://host:port; with --fleet")
+    add(
+        "--broker",
+        metavar="URL",
+        help="instead of a file: mqtt://host:port, of a cluster several with commas between them; with --fleet",
+    )
     add("--fleet", metavar="FLEET", help="instead of a file: the fleet's name; with --broker")
 
 

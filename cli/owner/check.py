@@ -23,7 +23,7 @@ from hushgrid.node.schema.sections import Tls
 from hushgrid.node.schema.yaml_file import read_yaml
 from hushgrid.node.site.data_source import device_of
 from hushgrid.node.transport.certificate import SOON_D, days_of
-from hushgrid.node.transport.connect import parse_url, tls_context
+from hushgrid.node.transport.connect import parse_url, parse_urls, tls_context
 from hushgrid.node.wire import COORDINATOR
 from hushgrid.scenarios import find
 
@@ -118,7 +118,7 @@ def _device(path: Path) -> str:
     from hushgrid.node.config.consent import consent, renews
 
     config = load_device(path)
-    tls_context(parse_url(config.broker), config.tls)
+    tls_context(parse_urls(config.broker)[0], config.tls)
     ready = ready_words(config.source, config.sink, path)
     device = device_of(config, str(path))
     budget = config.budget
@@ -139,7 +139,7 @@ def _coordinator(path: Path) -> str:
     from hushgrid.broker.coordinator.daemon import prepare
 
     config = load_coordinator(path)
-    tls_context(parse_url(config.broker), config.tls)
+    tls_context(parse_urls(config.broker)[0], config.tls)
     _, plan = prepare(config, str(path))
     members = plan.sites or plan.nodes
     first = f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(members)}"
@@ -163,7 +163,7 @@ def _site(path: Path) -> str:
 
 def _in_clear(*brokers: str) -> list[str]:
     """What the owner has taken upon himself with `broker_in_clear`, if any of these brokers needs it."""
-    clear = [url for url in brokers if in_clear(url)]
+    clear = [url for broker in brokers if (url := in_clear(broker))]
     known = "in clear, as the owner knows: all on the way can read and change what is said"
     return [f"{', '.join(clear)}: {known}"] if clear else []
 

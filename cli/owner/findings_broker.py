@@ -14,7 +14,7 @@ from hushgrid.cli.owner.findings import Finding, Place, bad, ok, warn
 from hushgrid.kernels.errors import HushgridError, Stopped
 from hushgrid.node.config.watch import WATCH, WatchConfig, load_watch
 from hushgrid.node.transport.certificate import SOON_D
-from hushgrid.node.transport.connect import Address, AddressInfo, Dial, parse_url, tls_context
+from hushgrid.node.transport.connect import Address, AddressInfo, Dial, parse_urls, tls_context
 from hushgrid.node.transport.lookup import Lookup, numeric
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, Topics
@@ -24,21 +24,24 @@ ANSWERS_S = 5.0  #: for the acknowledgements of what is tried
 
 
 def broker(place: Place, running: bool) -> Iterator[Finding]:
-    """Each step on the way to the broker; the first that fails is the last one tried."""
+    """Each step on the way to the broker; the first that fails is the last one tried, of a cluster at each server."""
     try:
-        address = parse_url(place.broker)
-        context = tls_context(address, place.tls)
+        addresses = parse_urls(place.broker)
+        context = tls_context(addresses[0], place.tls)
     except HushgridError as error:
         yield bad("broker", str(error), "correct it")
         return
-    try:
-        targets = _resolved(address)
-    except OSError as error:
-        yield bad("name", f"{address.host}: {error.strerror or error}", "a name server, or a line in /etc/hosts", 4)
-        return
-    yield ok("name", f"{address.host} is {', '.join(dict.fromkeys(str(t[4][0]) for t in targets))}")
-    finding, reached = _dialled(targets, address, context)
-    yield finding
+    reached = False
+    for address in addresses:
+        try:
+            targets = _resolved(address)
+        except OSError as error:
+            yield bad("name", f"{address.host}: {error.strerror or error}", "a name server, or a line in /etc/hosts", 4)
+            continue
+        yield ok("name", f"{address.host} is {', '.join(dict.fromkeys(str(t[4][0]) for t in targets))}")
+        finding, there = _dialled(targets, address, context)
+        reached |= there
+        yield finding
     if not reached:
         return
     if running:

@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--broker",
         metavar="BROKER",
         help="for mqtt: auto (mosquitto if installed, else embedded), embedded, mosquitto, mqtt://host:port or "
-        "mqtts://host:port [auto]",
+        "mqtts://host:port, of a cluster several with commas between them [auto]",
     )
     add("--out", metavar="DIR", type=Path, help="the run directory, which must not exist yet [runs/<name>-<UTC time>]")
     add(

@@ -10,33 +10,47 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document
 from hushgrid.node.schema.site import MqttSink, MqttSource, Sink, Source
-from hushgrid.node.transport.connect import parse_url
+from hushgrid.node.transport.connect import Address, parse_urls, split
 from hushgrid.node.wire import ROOT
 
 #: A sink publishes on its own topic, and on these below it.
 BELOW = ("", "/available", "/source")
 
 
-def in_clear(url: str) -> bool:
-    """Whether what is said to this broker crosses a network unencrypted. Raises InputError if the URL is wrong."""
-    address = parse_url(url)
-    return not address.tls and _machine(address.host) != "localhost"
+def with_servers(raw: Document) -> Document:
+    """A file whose `broker: [URL, URL, URL]`, the servers of a cluster, is `URL,URL,URL`; any other as it is."""
+    urls = raw.get("broker")
+    if isinstance(urls, list) and urls and all(isinstance(url, str) for url in urls):
+        return raw | {"broker": ",".join(urls)}
+    return raw
 
 
-def check_clear(place: str, url: str, owned: bool) -> None:
-    """Raises InputError if the broker at `url` is unencrypted and on another machine, and nobody owns that (`owned`).
+def in_clear(urls: str) -> str | None:
+    """The first of these URLs over which what is said crosses a network unencrypted; None: there is none.
+
+    Raises InputError if one is wrong.
+    """
+    for url, address in zip(split(urls), parse_urls(urls), strict=True):
+        if not address.tls and _machine(address.host) != "localhost":
+            return url
+    return None
+
+
+def check_clear(place: str, urls: str, owned: bool) -> None:
+    """Raises InputError if a server at `urls` is unencrypted and on another machine, and nobody owns that (`owned`).
 
     `place`: of the key `broker`, as an error line begins.
     """
     try:
-        clear = in_clear(url)
+        clear = in_clear(urls)
     except InputError as error:
         raise InputError(f"{place}{error}") from None
     if clear and not owned:
         raise InputError(
-            f"{place}broker: found {url}, unencrypted and not on this machine, expected mqtts://, or broker_in_clear: "
-            "true in this file, of whoever owns that all on the way can read and change what is said"
+            f"{place}broker: found {clear}, unencrypted and not on this machine, expected mqtts://, or "
+            "broker_in_clear: true in this file, of whoever owns that all on the way can read and change what is said"
         )
 
 
@@ -85,10 +99,14 @@ def _machine(host: str) -> str:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether both URLs are one broker's. On another machine each port counts as the same: a broker has several.
+    """Whether both are one broker's: a URL of each is. On another machine each port counts as the same: a broker has
+    several.
 
     On this one only the same port does: a broker of the fleet and one of the site may stand here side by side.
     """
-    a, b = parse_url(one), parse_url(other)
-    here = _machine(a.host)
-    return here == _machine(b.host) and (here != "localhost" or a.port == b.port)
+
+    def alike(a: Address, b: Address) -> bool:
+        here = _machine(a.host)
+        return here == _machine(b.host) and (here != "localhost" or a.port == b.port)
+
+    return any(alike(a, b) for a in parse_urls(one) for b in parse_urls(other))

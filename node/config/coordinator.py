@@ -9,7 +9,7 @@ import msgspec
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Count, Keepalive, Name, Seconds
-from hushgrid.node.config.brokers import check_clear
+from hushgrid.node.config.brokers import check_clear, with_servers
 from hushgrid.node.config.files import near_tls, unwrapped
 from hushgrid.node.config.trust import near_trust
 from hushgrid.node.schema.durations import Duration, seconds
@@ -56,7 +56,7 @@ class CoordinatorConfig(Section, frozen=True, kw_only=True):
     """`hushgrid coordinator CONFIG`."""
 
     fleet: Name  #: the fleet's name, a part of every topic
-    broker: str  #: mqtt://host:port or mqtts://host:port
+    broker: str  #: mqtt://host:port or mqtts://host:port; a list of the servers of a cluster is tried in turn
     tls: Tls | None = None  #: required of mqtts
     #: its owner knows that the broker is reached without encryption over a network (mqtt:// to another machine)
     broker_in_clear: bool = False
@@ -72,6 +72,9 @@ class CoordinatorConfig(Section, frozen=True, kw_only=True):
     #: [all of them]
     quorum: Count | None = None
     hold: Duration = "1h"  #: zones: how long an absent one counts as it was last, if there is a quorum without it
+    #: another machine waits with `--standby`, and takes over so long after this one's death; the run is told to it
+    #: [there is none]
+    standby: Duration | None = None
     state: str  #: a directory of its own: ledger and runs
     #: modules from outside whose algorithms may run here, importable where this program runs; no other is imported
     plugins: tuple[str, ...] = ()
@@ -79,10 +82,14 @@ class CoordinatorConfig(Section, frozen=True, kw_only=True):
 
 def load_coordinator(path: Path) -> CoordinatorConfig:
     """A coordinator's configuration; its relative paths are relative to the file."""
-    raw = unwrapped(read_yaml(path), "coordinator", path)
+    raw = with_servers(unwrapped(read_yaml(path), "coordinator", path))
     config = convert(raw, CoordinatorConfig, str(path))
     check_clear(f"{path}: ", config.broker, config.broker_in_clear)
     plug(config.plugins, str(path))
+    if config.standby is not None and config.trust is not None:
+        raise InputError(
+            f"{path}: standby: found trust beside it, expected one of them: what a standby reads is not signed"
+        )
     if config.run is not None:
         config.run.check(path, config.wait_s, config.quorum)
     return msgspec.structs.replace(

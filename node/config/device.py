@@ -11,7 +11,7 @@ import msgspec
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Count, Keepalive, Name
-from hushgrid.node.config.brokers import check_brokers
+from hushgrid.node.config.brokers import check_brokers, with_servers
 from hushgrid.node.config.files import near_tls, unwrapped
 from hushgrid.node.config.site import check_site, near_sink, near_source
 from hushgrid.node.config.trust import near_trust
@@ -37,7 +37,7 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
 
     node: Name  #: its name: n0, n1, ... or z1, z2, ...
     fleet: Name  #: the fleet's name, a part of every topic
-    broker: str  #: mqtt://host:port or mqtts://host:port
+    broker: str  #: mqtt://host:port or mqtts://host:port; a list of the servers of a cluster is tried in turn
     tls: Tls | None = None  #: required of mqtts
     #: its owner knows that a broker of this file is reached without encryption over a network (mqtt:// to another
     #: machine)
@@ -99,7 +99,7 @@ def load_device(path: Path) -> DeviceConfig:
 
     Raises InputError if a key is wrong, contradicts another, or belongs to a simulation.
     """
-    raw = unwrapped(read_yaml(path), "node", path)
+    raw = with_servers(unwrapped(read_yaml(path), "node", path))
     for key in ("seed", "variant", "published", "none", "truth", "simulated"):
         if key in raw:
             raise InputError(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.files import near_tls
 from hushgrid.node.schema.site import LoadPaths, Sink, Source
-from hushgrid.node.transport.connect import parse_url, tls_context
+from hushgrid.node.transport.connect import parse_urls, tls_context
 
 KINDS = ("file", "folder", "command", "mqtt")
 
@@ -93,7 +93,7 @@ def ready_words(source: Source | None, sink: Sink | None, path: Path) -> list[st
         if source.command:
             _program(source.command[0], path, "source.command")
         if source.mqtt:
-            tls_context(parse_url(source.mqtt.broker), source.mqtt.tls)
+            tls_context(parse_urls(source.mqtt.broker)[0], source.mqtt.tls)
         instead = "leaves the last good value"
         if source.rule:
             instead = f"counts as the public load of its period, with the weight of a reading (rule {source.rule})"
@@ -119,7 +119,7 @@ def _sink_words(sink: Sink, path: Path) -> list[str]:
         if sink.file.group:
             group_of(sink.file.group, f"{path}: sink.file.group")
     if sink.mqtt:
-        tls_context(parse_url(sink.mqtt.broker), sink.mqtt.tls)
+        tls_context(parse_urls(sink.mqtt.broker)[0], sink.mqtt.tls)
         parts.append(f"{sink.mqtt.topic} on {sink.mqtt.broker}")
     if sink.exec:
         _program(sink.exec[0], path, "sink.exec")

@@ -10,6 +10,7 @@ import msgspec
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Name
+from hushgrid.node.config.brokers import with_servers
 from hushgrid.node.config.files import near_tls, unwrapped
 from hushgrid.node.schema.sections import Section, Tls
 from hushgrid.node.schema.yaml_file import convert, read_yaml
@@ -21,8 +22,9 @@ class WatchConfig(Section, frozen=True, kw_only=True):
     """`hushgrid status`: where the fleet is, and the certificate of who watches it."""
 
     fleet: Name  #: the fleet's name, a part of every topic
-    broker: str  #: mqtt://host:port or mqtts://host:port
+    broker: str  #: mqtt://host:port or mqtts://host:port; a list of the servers of a cluster is tried in turn
     tls: Tls | None = None  #: required of mqtts
+    members: tuple[Name, ...] = ()  #: asked for by name too: RabbitMQ hands what it has retained to no wildcard
 
 
 def load_watch(path: Path) -> WatchConfig:
@@ -36,8 +38,8 @@ def load_watch(path: Path) -> WatchConfig:
         raw = unwrapped(raw, key, path)
     another = {"node", "scenario", "state"} & set(raw)
     if another:
-        raw = {key: raw[key] for key in ("fleet", "broker", "tls") if key in raw}
-    config = convert(raw, WatchConfig, str(path))
+        raw = {key: raw[key] for key in ("fleet", "broker", "tls", "members") if key in raw}
+    config = convert(with_servers(raw), WatchConfig, str(path))
     tls = near_tls(config.tls, path)
     if another and tls is not None and tls.cert is not None:
         cert, watch_files = (Path(tls.cert).with_name(f"{WATCH}.{end}") for end in ("crt", "key"))

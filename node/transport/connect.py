@@ -43,9 +43,33 @@ def parse_url(url: str) -> Address:
             "broker: found a user in the URL, expected it in HUSHGRID_MQTT_USER and HUSHGRID_MQTT_PASSWORD"
         )
     extra = parts.path.strip("/") or parts.query or parts.fragment
-    if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname or port == 0 or extra:
+    if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname or "," in url or port == 0 or extra:
         raise InputError(f"broker: found {url!r}, expected mqtt://host:port or mqtts://host:port")
     return Address(parts.hostname, port or (8883 if parts.scheme == "mqtts" else 1883), parts.scheme == "mqtts")
+
+
+def parse_urls(urls: str) -> tuple[Address, ...]:
+    """The address of each URL in `URL` or `URL,URL,URL`: the servers of one broker, all encrypted or none.
+
+    Raises InputError if one has another form, or stands there twice.
+    """
+    addresses = tuple(parse_url(url) for url in split(urls))
+    for no, (url, address) in enumerate(zip(split(urls), addresses, strict=True)):
+        if address in addresses[:no]:
+            raise InputError(f"broker: found {url} twice, expected each server once")
+        if address.tls != addresses[0].tls:
+            raise InputError(f"broker: found {urls}, expected mqtt:// or mqtts:// for all servers")
+    return addresses
+
+
+def several(urls: str) -> bool:
+    """Whether this is a cluster."""
+    return len(split(urls)) > 1
+
+
+def split(urls: str) -> list[str]:
+    """The URLs in `URL,URL,URL`."""
+    return [url.strip() for url in urls.split(",")]
 
 
 def tls_context(address: Address, tls: Tls | None) -> ssl.SSLContext | None:

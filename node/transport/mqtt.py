@@ -23,12 +23,13 @@ import paho.mqtt.client as paho
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.transport.attempts import Attempts
-from hushgrid.node.transport.connect import Dial, Trust, parse_url
+from hushgrid.node.transport.connect import Dial, Trust, parse_urls
 from hushgrid.node.transport.link import KEEPALIVE_S, Link, Message, Party, register
 from hushgrid.node.transport.mqtt_session import CLOSE_S, Client, Session
 
 ATTEMPT_S = 10.0  #: from dialling to the answer to SUBSCRIBE, s; a small device's TLS handshake takes 1 s
 PROBE_S = 2.0  #: for the answer to a first CONNECT of MQTT 5, s: amqtt never gives one
+ELECTS_S = 60.0  #: for one server of several to take us, s: while a cluster elects a leader, all refuse or are silent
 ANSWER_S = 2.0  #: for an acknowledgement, s: a broker that gives none is not there, although the connection is up
 ROOM = 0x20000  #: the most bytes of a packet besides its payload: the topic, properties
 ASKED_S = 0.25  #: how often `connect` looks whether it was asked to end, s
@@ -49,9 +50,13 @@ class _Stage(enum.Enum):
 class MqttLink:
     """A `Link` to the broker at `url` as `client_id`, with a retained last will, subscribed at QoS 1.
 
+    `url`: of a cluster, those of its servers with commas between them; they are tried in turn.
+
     It speaks MQTT 5 if the broker does, else 3.1.1. It hands over only messages whose topic matches `subscriptions`,
     and none with a payload above `payload_limit` bytes. `persistent` asks the broker to keep the session when the
-    connection is lost. User and password default to the environment's <secrets>_USER and <secrets>_PASSWORD.
+    connection is lost, and a cluster always does: where one server holds what another's client has subscribed to, only
+    a kept session outlives that server. User and password default to the environment's <secrets>_USER and
+    <secrets>_PASSWORD.
 
     Its owner either calls `poll`, or waits on `sock` for `events` until `due`, and then calls `turn`, and `send` with
     the answers. If neither runs within 1.5 `keepalive` seconds, the broker takes us for dead and publishes the will.
@@ -75,11 +80,12 @@ class MqttLink:
         self.url = url
         username = os.environ.get(f"{secrets}_USER") if username is None else username
         password = os.environ.get(f"{secrets}_PASSWORD") if password is None else password
-        self._as = Client(
-            parse_url(url), client_id, will, username, password, keepalive, persistent, payload_limit + ROOM
-        )
+        addresses = parse_urls(url)
+        cluster = len(addresses) > 1
+        kept, largest = persistent or cluster, payload_limit + ROOM
+        self._as = Client(addresses[0], client_id, will, username, password, keepalive, kept, largest, cluster)
         self._hear(subscriptions)
-        self._trust = Trust(self._as.address, tls)
+        self._trust = Trust(addresses[0], tls)
         self._limit = payload_limit
         self._afresh = False  # the broker is to forget the session: else it sends again what we do not read
 
@@ -99,7 +105,7 @@ class MqttLink:
         self._inbox: list[Message] = []
         self._dial: Dial | None = None  # while dialling
         self._session: Session | None = None  # from then on
-        self._attempts = Attempts()
+        self._attempts = Attempts(addresses)
 
     # -- what the owner calls
 
@@ -143,21 +149,23 @@ class MqttLink:
     @property
     def protocol(self) -> str:
         """The version that is spoken, in words."""
-        return "MQTT 5" if self._attempts.protocol == paho.MQTTv5 else "MQTT 3.1.1"
+        return "MQTT 5" if self._attempts.server.protocol == paho.MQTTv5 else "MQTT 3.1.1"
 
     def open(self) -> None:
         """Begins to connect. `turn` or `poll` go on with it, as long as it takes."""
         if self._stage is _Stage.CLOSED:
-            self._stage, self._attempts.delay, self.due = _Stage.DOWN, 0.0, 0.0
+            self._stage, self.due = _Stage.DOWN, 0.0
+            self._attempts.begin()
 
     def connect(self, timeout: float, stopping: Callable[[], bool] = lambda: False) -> bool:
         """Waits for the connection. True if it is made, False if `stopping` says to end meanwhile.
 
         Raises Stopped if the broker is not there within `timeout` seconds, or refuses us.
         """
+        if len(self._attempts.servers) > 1:
+            timeout = max(timeout, ELECTS_S)
         deadline = time.monotonic() + timeout
         self.open()
-        self._attempts.fatal = False
         while not self.connected:
             if stopping():
                 return False
@@ -241,8 +249,9 @@ class MqttLink:
         if session is not None and forget and self._as.persistent and not session.five:
             # In 3.1.1 only a clean connect ends a session that was not begun clean.
             who = self._as
-            eraser = MqttLink(self.url, who.name, username=who.username, password=who.password, persistent=False)
-            eraser._trust, eraser._attempts = self._trust, Attempts(paho.MQTTv311, known=True)
+            eraser = MqttLink(self.url, who.name, username=who.username, password=who.password)
+            eraser._as = who._replace(will=None, persistent=False)
+            eraser._trust, eraser._attempts = self._trust, self._attempts.alone()
             with contextlib.suppress(Stopped):
                 eraser.connect(CLOSE_S)
                 eraser.close()
@@ -265,7 +274,7 @@ class MqttLink:
         session = self._session
         if session is not None:
             alive = session.turn(ready, lambda: len(self._inbox) >= BURST)
-            self._attempts.known |= session.accepted
+            self._attempts.server.known |= session.accepted
             if session.joined and self._stage is _Stage.JOINING:
                 self._rise(session)
             if not alive:
@@ -309,12 +318,12 @@ class MqttLink:
             self._why = "no answer"
         self.due = now + ATTEMPT_S
         try:
-            target = self._attempts.target(self._as.address)
+            target = self._attempts.target()
             if self._attempts.lookup is not None:
                 self.due = now + self._attempts.lookup.wait
                 return
             assert target is not None
-            self._dial = Dial(target, self._as.address.host, self._trust.context)
+            self._dial = Dial(target, self._attempts.server.address.host, self._trust.context)
             self._stage = _Stage.DIALLING
         except OSError as error:
             self._drop(error.strerror or str(error))
@@ -324,16 +333,17 @@ class MqttLink:
             if dial.advance():
                 self._greet(dial.sock)
         except ssl.SSLCertVerificationError as error:
-            self._attempts.fatal = True
+            self._attempts.server.fatal = True
             self._drop(f"its certificate is not accepted: {error.verify_message}")
         except OSError as error:
             self._drop(error.strerror or str(error))
 
     def _greet(self, sock: socket.socket) -> None:
-        five = self._attempts.protocol == paho.MQTTv5
-        if five and not self._attempts.known:
+        server = self._attempts.server
+        five = server.protocol == paho.MQTTv5
+        if five and not server.known:
             self.due = time.monotonic() + PROBE_S
-        self._session = Session(sock, self._as, self, five=five, afresh=self._afresh)
+        self._session = Session(sock, self._as._replace(address=server.address), self, five=five, afresh=self._afresh)
         self._dial, self._stage = None, _Stage.JOINING
 
     def _rise(self, session: Session) -> None:

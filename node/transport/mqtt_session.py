@@ -34,6 +34,9 @@ WILL_S = round(LAST_DELAY_S)
 #: what it retains, for ever. Whoever needs an answer sends again every five seconds (`RETRY_S` of
 #: node/runtime/endpoint.py), so an older copy serves nobody.
 EXPIRY_S = 60
+#: First and longest wait before a cluster is asked again for what it has refused, s: while it elects a leader, it
+#: refuses subscriptions for no reason. What it has refused for ELECTION_S is reported.
+ASK_S, ELECTION_S = (1.0, 64.0), 15.0
 QUEUE, QUEUE_BYTES = 4096, 64 << 20  #: the most messages and bytes without acknowledgement; beyond that `put` refuses
 HEAD = 16  #: bytes of a published packet besides its topic and payload, at most
 QUIET = 0.75  #: of `keepalive`: so long nothing is sent before the broker is asked whether it is there
@@ -51,6 +54,7 @@ class Client(NamedTuple):
     keepalive: int  #: seconds
     persistent: bool  #: whether the broker keeps the session when the connection is lost
     largest: int  #: the most bytes of a packet: stated to a broker of MQTT 5, and checked with every broker
+    cluster: bool = False  #: whether the broker has several servers
 
 
 class Listener(Protocol):
@@ -58,6 +62,7 @@ class Listener(Protocol):
 
     subscriptions: tuple[str, ...]  #: the topics to ask for
     dropped: int  #: publications that did not reach a broker's acknowledgement
+    due: float  #: when it looks again, of time.monotonic()
 
     def on_received(self, topic: str, payload: bytes, retained: bool) -> None:
         """A message has arrived."""
@@ -90,6 +95,9 @@ class Session:
         self._asked_at = inf  # when PINGREQ was sent, while it has no answer
         self.unacknowledged: dict[int, tuple[str, ...]] = {}  #: subscriptions without an answer yet, by message id
         self._heard_at = 0.0  # when the broker last sent anything
+        self._cluster = client.cluster
+        self._denied: list[str] = []  # subscriptions that a cluster is asked for again at `_ask_at`
+        self._ask_at, self._ask_s = inf, ASK_S[0]
         self._receive_maximum = 65535
         self._packet_limit: int | None = None
         self._paho = self._greet(client, afresh)
@@ -114,7 +122,7 @@ class Session:
         """When `keep_alive` must be called at the latest, of time.monotonic()."""
         if not self._keepalive:
             return inf
-        return min(self._sent_at + QUIET * self._keepalive, self._asked_at + ANSWERS * self._keepalive)
+        return min(self._sent_at + QUIET * self._keepalive, self._asked_at + ANSWERS * self._keepalive, self._ask_at)
 
     def turn(self, ready: bool, full: Callable[[], bool]) -> bool:
         """Reads what has arrived if the socket is `ready`, until `full`. False if the connection is lost."""
@@ -138,11 +146,17 @@ class Session:
         return not self._invalid and self._paho.socket() is not None
 
     def keep_alive(self) -> bool:
-        """Sends a PINGREQ when it is time to. False if the last one has no answer: the connection is lost."""
+        """Sends a PINGREQ, and asks again for subscriptions, when it is time to. False if the last one has no answer:
+        the connection is lost.
+        """
         now = time.monotonic()
+        if now >= self._ask_at:
+            topics, self._denied = tuple(self._denied), []
+            self._ask_at, self._ask_s = inf, min(2 * self._ask_s, ASK_S[1])
+            self.subscribe(topics)
         if now >= self._asked_at + ANSWERS * self._keepalive:
             return False
-        if self._asked_at == inf and now >= self.due:
+        if self._asked_at == inf and now >= self._sent_at + QUIET * self._keepalive:
             self.stream.send(packets.PINGREQ)
             self._sent_at = self._asked_at = now
         return True
@@ -306,7 +320,13 @@ class Session:
         self, client: paho.Client, _: object, mid: int, reasons: list[ReasonCode], properties: Properties
     ) -> None:
         for topic, reason in zip(self.unacknowledged.pop(mid, ()), reasons, strict=False):
-            if reason.is_failure:
+            if not reason.is_failure:
+                continue
+            if self._cluster:
+                self._denied.append(topic)
+                self._ask_at = time.monotonic() + self._ask_s
+                self.listener.due = min(self.listener.due, self._ask_at)
+            if not self._cluster or self._ask_s > ELECTION_S:
                 self.listener.refuse(topic, str(reason))
         self.joined = True
 

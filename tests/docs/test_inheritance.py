@@ -10,6 +10,7 @@ from tests.support.layers import MODULES
 DEEPEST = 2  #: bases above a class, one above the other
 #: Deeper ones, each with its reason.
 EXCEPTIONS = {
+    "broker.sites.lower.SiteCoordinator": "a coordinator of a star, whose answers are given to the fleet above",
     "broker.simulation.problems.records.RowSetup": "what rows, a graph and any problem give to a simulation",
     "broker.simulation.problems.statistics.StatisticSetup": "what rows, a graph and any problem give to a simulation",
     "kernels.algorithms.dgd.Node": "a neighbour, mixing and the proximal step, of which each has its own papers",

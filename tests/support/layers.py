@@ -116,6 +116,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
     ),
     "broker": (
         "servers",
+        "standby",
         "coordinator",
         "sites",
         "report/drawings",

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, cast
 
+from hushgrid.broker.standby.replica import STANDBY
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.config.watch import WATCH
 from hushgrid.node.problems.on_graph import OnGraph
 from hushgrid.node.problems.registry import KINDS
 from hushgrid.node.wire import COORDINATOR, Topics
 
-Role = Literal["device", "coordinator", "watch", "broker"]
+Role = Literal["device", "coordinator", "standby", "watch", "broker"]
 ANY = "+"  #: one level of a topic
 
 
@@ -68,8 +69,10 @@ class Access:
         return self.by_name[name]
 
 
-def access_of(fleet: str, scenario: Scenario, file: str, without: Collection[str] = ()) -> Access:
-    """The rights in a fleet that computes `scenario`. `without`: names that were put out.
+def access_of(
+    fleet: str, scenario: Scenario, file: str, without: Collection[str] = (), *, standby: bool = False
+) -> Access:
+    """The rights in a fleet that computes `scenario`. `without`: names that were put out; `standby`: as `rights_on`.
 
     Raises InputError if the scenario is wrong. `file`: its name.
     """
@@ -81,7 +84,7 @@ def access_of(fleet: str, scenario: Scenario, file: str, without: Collection[str
         graph = cast(OnGraph, public).graph
         neighbours = {nodes[i]: [nodes[j] for j in beside] for i, beside in enumerate(graph.neighbours)}
     exchanging = any(pattern != "star" for pattern in KINDS[scenario.kind.devices].patterns)
-    return rights_on(fleet, neighbours, networked=networked, exchanging=exchanging, without=without)
+    return rights_on(fleet, neighbours, networked=networked, exchanging=exchanging, without=without, standby=standby)
 
 
 def rights_on(
@@ -91,10 +94,13 @@ def rights_on(
     networked: bool,
     exchanging: bool,
     without: Collection[str] = (),
+    standby: bool = False,
 ) -> Access:
-    """The rights in a graph: the neighbours of each device. `exchanging`: devices subscribe as if they had some."""
+    """The rights in a graph: the neighbours of each device. `exchanging`: devices subscribe as if they had some.
+    `standby`: there is a second coordinator, which waits.
+    """
     topics = Topics(fleet)
-    listed = [_coordinator(topics)]
+    listed = [_coordinator(topics, standby), *([_standby(topics)] if standby else [])]
     for name, beside in neighbours.items():
         others = [other for other in beside if other not in without]
         listed.append(_device(topics, name, others, networked, exchanging))
@@ -102,12 +108,17 @@ def rights_on(
     return Access(fleet, networked, tuple(rights for rights in listed if rights.name not in without))
 
 
-def _coordinator(t: Topics) -> Rights:
+def _coordinator(t: Topics, standby: bool) -> Rights:
     watched = (t.state(COORDINATOR), t.status(COORDINATOR), t.run(), t.answer())
-    read = (t.edge(ANY, COORDINATOR), t.state(ANY))
+    read = (t.edge(ANY, COORDINATOR), t.state(ANY), *((t.edge(COORDINATOR, STANDBY),) if standby else ()))
     return Rights(
         COORDINATOR, "coordinator", (t.all(COORDINATOR), t.edge(COORDINATOR, ANY), *watched), read, subscribe=read
     )
+
+
+def _standby(t: Topics) -> Rights:
+    read = (t.state(COORDINATOR), t.status(COORDINATOR), t.edge(COORDINATOR, STANDBY))
+    return Rights(STANDBY, "standby", (), read, subscribe=read)
 
 
 def _device(t: Topics, name: str, neighbours: Sequence[str], networked: bool, exchanging: bool) -> Rights:

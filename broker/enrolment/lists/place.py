@@ -7,6 +7,8 @@ import pwd
 from pathlib import Path
 from typing import NamedTuple
 
+from hushgrid.node.transport.connect import Address
+
 USER = "mosquitto"  #: that it gives root's rights up for
 
 
@@ -18,6 +20,11 @@ class Place(NamedTuple):
     root: bool = False  #: whether the files are root's, and mosquitto must not give root up
     plugin: str = "/usr/lib/x86_64-linux-gnu/mosquitto_dynamic_security.so"  #: of mosquitto's dynamic security
     largest: int = 5 << 20  #: bytes of a message; a plan has at most 4 MiB
+    cluster: tuple[Address, ...] = ()  #: its servers, if there are several
+
+    def named(self, number: int) -> str:
+        """The name of a server of the cluster, the first is 1."""
+        return f"hushgrid-{number}"
 
 
 def owner(folder: Path) -> tuple[int, int] | None:

@@ -68,7 +68,7 @@ def _topics(rights: Rights) -> Document:
     }
 
 
-def configuration(access: Access, place: Place) -> str:
+def configuration(access: Access, place: Place, port: int) -> str:
     """rabbitmq.conf."""
     certs = f"{place.folder}/certs"
     return f"""\
@@ -80,7 +80,7 @@ def configuration(access: Access, place: Place) -> str:
 load_definitions = {place.folder}/definitions.json
 listeners.tcp = none
 mqtt.listeners.tcp = none
-mqtt.listeners.ssl.default = {place.port}
+mqtt.listeners.ssl.default = {port}
 mqtt.vhost = {VHOST}
 mqtt.exchange = {EXCHANGE}
 mqtt.allow_anonymous = false
@@ -93,13 +93,51 @@ ssl_options.verify = verify_peer
 ssl_options.fail_if_no_peer_cert = true
 ssl_options.versions.1 = tlsv1.2
 mqtt.tcp_listen_options.nodelay = true
+{_cluster(place)}"""
+
+
+def _cluster(place: Place) -> str:
+    """What makes one cluster of several servers: a subscription that is kept is a quorum queue, and has no one home."""
+    if not place.cluster:
+        return ""
+    nodes = "".join(
+        f"cluster_formation.classic_config.nodes.{number} = {node(place, number)}\n"
+        for number in range(1, len(place.cluster) + 1)
+    )
+    return (
+        "mqtt.durable_queue_type = quorum\ncluster_partition_handling = pause_minority\n"
+        f"cluster_formation.peer_discovery_backend = classic_config\n{nodes}"
+    )
+
+
+def node(place: Place, number: int) -> str:
+    """The name of a server of the cluster among Erlang's nodes."""
+    return f"{place.named(number)}@{place.cluster[number - 1].host}"
+
+
+def environment(place: Place, number: int) -> str:
+    """rabbitmq-env-N.conf: which server this is, and where its files are."""
+    host = place.cluster[number - 1].host
+    return f"""\
+# Server {number} of {len(place.cluster)}, {host}: /etc/rabbitmq/rabbitmq-env.conf of its machine. All have one
+# /var/lib/rabbitmq/.erlang.cookie, and speak to each other by Erlang's own protocol, unencrypted unless its TLS is set
+# up: on a network of their own.
+NODENAME={node(place, number)}
+USE_LONGNAME={"true" if "." in host else "false"}
+CONFIG_FILE={place.folder}/rabbitmq-{number}.conf
+ENABLED_PLUGINS_FILE={place.folder}/enabled_plugins
 """
 
 
 def files(access: Access, place: Place) -> dict[str, str]:
     """All that RabbitMQ reads beside certificates, by name."""
+    configurations = {"rabbitmq.conf": configuration(access, place, place.port)}
+    if place.cluster:
+        numbered = list(enumerate(place.cluster, 1))
+        configurations = {f"rabbitmq-{n}.conf": configuration(access, place, one.port) for n, one in numbered}
+        configurations |= {f"rabbitmq-env-{n}.conf": environment(place, n) for n, _ in numbered}
     return {
-        "rabbitmq.conf": configuration(access, place),
+        **configurations,
         "definitions.json": definitions(access),
         "enabled_plugins": "[rabbitmq_mqtt].\n",
     }

@@ -19,7 +19,7 @@ from hushgrid.broker.enrolment.verify.probe import ENDED, TAKEN, Entry, Outcome,
 from hushgrid.broker.enrolment.verify.topics import Holders, Tried, beside, foreign_will, retained, tried_by
 from hushgrid.broker.watch.nodes import fleet
 from hushgrid.kernels.errors import Stopped
-from hushgrid.node.transport.connect import Address, parse_url, tls_context
+from hushgrid.node.transport.connect import Address, parse_urls, tls_context
 from hushgrid.node.wire import Topics
 
 LIFETIME = timedelta(minutes=10)  #: of the certificates: a fleet of 200 takes minutes
@@ -260,7 +260,7 @@ def verify(
     Raises Stopped if somebody of the fleet is connected, unless `interrupt`, or the broker is not there.
     """
     names = {other for name in (only or access.names) for other in beside(access, name)}
-    with entries(sorted(names), authority, parse_url(url), five=speaks_five(kind)) as made:
+    with entries(sorted(names), authority, parse_urls(url)[0], five=speaks_five(kind)) as made:
         if not interrupt:
             _refuse_if_alive(access, made)
         run = Run(access, made, only)

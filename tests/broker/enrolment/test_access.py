@@ -12,6 +12,7 @@ from hushgrid.broker.enrolment.lists.access import access_of, matches, rights_on
 from hushgrid.broker.enrolment.lists.choose import FORMS
 from hushgrid.broker.enrolment.lists.place import Place
 from hushgrid.broker.enrolment.verify.topics import tried_by
+from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import load_scenario, scenario_from
 from tests.support.paths import DEPLOY
 from tests.support.runs.masked_runs import masked
@@ -187,6 +188,45 @@ def test_the_folder_of_the_broker_has_all_that_its_kind_reads(kind, files, tmp_p
     folder = made.path / "broker"
     assert {path.name for path in folder.iterdir()} == files | {"certs", "crl.pem"}
     assert any("8884" in (folder / name).read_text() for name in files)
+
+
+CLUSTER = "mqtts://b1.example,mqtts://b2.example,mqtts://b3.example"
+
+
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [
+        ("nats", {"nats.conf", "nats-1.conf", "nats-2.conf", "nats-3.conf"}),
+        (
+            "rabbitmq",
+            {"definitions.json", "enabled_plugins"}
+            | {f"rabbitmq-{n}.conf" for n in (1, 2, 3)}
+            | {f"rabbitmq-env-{n}.conf" for n in (1, 2, 3)},
+        ),
+    ],
+)
+def test_several_urls_are_a_cluster_each_of_whose_servers_knows_the_others(kind, files, tmp_path):
+    made = FleetDirectory.make(
+        tmp_path / "F", FleetFile(fleet="demo", broker=CLUSTER, kind=kind), DEPLOY / "scenario.yaml"
+    )
+    made.write_broker()
+    folder = made.path / "broker"
+    assert {path.name for path in folder.iterdir()} == files | {"certs", "crl.pem"}
+    for number in (1, 2, 3):
+        text = (folder / f"{kind}-{number}.conf").read_text()
+        assert all(f"b{other}.example" in text for other in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("kind", "broker", "why"),
+    [
+        ("mosquitto", CLUSTER, "found 3 servers of kind mosquitto, expected one, or --broker-kind nats or rabbitmq"),
+        ("nats", "mqtts://a,mqtts://b", "found 2 servers, expected 3 or 5: when one dies a majority is left"),
+    ],
+)
+def test_what_makes_no_cluster_is_refused(kind, broker, why, tmp_path):
+    with pytest.raises(InputError, match=f"^--broker: {why}$"):
+        FleetDirectory.make(tmp_path / "F", FleetFile(fleet="demo", broker=broker, kind=kind), DEPLOY / "scenario.yaml")
 
 
 def test_the_command_prints_a_list_or_writes_what_another_kind_of_broker_reads(tmp_path, hushgrid):

@@ -79,6 +79,10 @@ def test_games_at_the_gate_show_no_more_than_is_claimed(tmp_path):
             r"privacy.masked.neighbours: found 1, expected at least \d .10 nodes, 1 corrupt, exposed 1e",
         ),
         ({"exposed": 1e-9}, "exposed beside neighbours alone"),
+        (
+            {"neighbours": 4, "exposed": 1e-3, "sites": {"number": 2}},
+            "privacy.masked.neighbours: found 4, expected none beside sites",
+        ),
     ],
 )
 def test_what_cannot_be_masked_so_is_refused_in_one_line(tmp_path, masked, words):
@@ -97,6 +101,6 @@ def test_more_than_500_devices_take_part_with_neighbours_and_not_without(tmp_pat
             scenario_from(summed(tmp_path, nodes=501, m=2, privacy={"masked": {"corrupt": 50} | masked}))
         ).plan
 
-    with pytest.raises(InputError, match="found 501 nodes that mask all with all, expected at most 500, neighbours or sites"):
+    with pytest.raises(InputError, match="found 501 nodes that mask all with all, expected at most 500, neigh"):
         plan()
     assert plan(neighbours=12).terms.masked.honest >= 0.95 * 451

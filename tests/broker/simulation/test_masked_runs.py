@@ -226,7 +226,7 @@ def test_an_answer_sent_again_under_a_smaller_set_is_found(tmp_path):
     rng = np.random.default_rng(0)
     whole = sums[0]
     alone = rng.normal(0, sd, whole.total.size)  # of n3
-    again = whole._replace(attempt=2, among=whole.among[:3], total=whole.total - alone)
+    again = whole._replace(attempt=2, among=whole.among[:3], total=whole.total - alone, devices=3)
     fresh = again._replace(total=again.total + sqrt(6) * sd * rng.normal(size=alone.size))
     assert [(r.round, r.node) for r in repeated([whole, again], sd)] == [(1, "n3")]
     assert np.allclose(repeated([whole, again], sd)[0].answer, alone)

@@ -31,7 +31,7 @@ RUN: dict[str, dict[str, str]] = {
         "broker/coordinator": "base create daemon interval_log intervals membership pattern run_history run_records "
         "schedule star status warm_start",
         "node": "durable log peer_marks status system views wire",
-        "node/config": "brokers coordinator device files planning scenario site",
+        "node/config": "brokers coordinator device files planning scenario site trust",
         "node/privacy": "budget gate ledger ledger_file ledger_log ledger_marks ledger_rows ledger_schema marks "
         "noise_journal noise_source renewal run_table spend_table terms",
         "node/problems": "feed kind machines masking on_graph plan questions registry",
@@ -73,6 +73,12 @@ NOT_RUN = {
     "node/transport/mqtt.py": "is of MQTT: the real connection",
     "node/transport/mqtt_session.py": "is of MQTT: its session",
     "node/transport/packets.py": "is of MQTT: its packets",
+    "node/frames.py": "no fleet here has `trust:`",
+    "node/schema/trust.py": "the same",
+    "node/trust/files.py": "the same",
+    "node/trust/guard.py": "the same",
+    "node/trust/guarded.py": "the same",
+    "node/trust/keys.py": "the same",
     "node/versions.py": "runs once, as the program is loaded",
 }
 

@@ -118,3 +118,37 @@ def test_a_fleets_topics_are_none_of_the_site_on_whatever_broker(topic, tmp_path
 def test_set_points_are_not_told_where_raw_loads_are(source, sink, tmp_path):
     with pytest.raises(InputError, match=r"sink.mqtt.topic: found '.*', the source's, expected another one: raw data"):
         read(tmp_path, DEVICE | heard(topic=source) | informed(topic=sink))
+
+
+# --- a cluster: a list of servers ---
+
+CLUSTER = ["mqtts://b1.example", "mqtts://b2.example:8884", "mqtts://b3.example"]
+
+
+@pytest.mark.parametrize(("load", "raw"), [(load_device, DEVICE), (load_coordinator, CENTRE)])
+def test_a_list_of_servers_is_one_broker(load, raw, tmp_path):
+    assert read(tmp_path, raw | {"broker": CLUSTER}, load).broker == ",".join(CLUSTER)
+
+
+@pytest.mark.parametrize(
+    ("servers", "why"),
+    [
+        ([FAR_TLS, FAR], r"broker: found \S+, expected mqtt:// or mqtts:// for all servers"),
+        (["mqtt://127.0.0.1", FAR], f"broker: found {FAR}, unencrypted and not on this machine"),
+        ([FAR_TLS, FAR_TLS], f"broker: found {FAR_TLS} twice, expected each server once"),
+        ([FAR_TLS, "broker.example"], "broker: found 'broker.example', expected mqtt://host:port"),
+        ([], r"broker: found \[\], expected str"),
+        ([FAR_TLS, 7], r"broker: found \[.*, 7\], expected str"),
+    ],
+)
+@pytest.mark.parametrize(("load", "raw"), [(load_device, DEVICE), (load_coordinator, CENTRE)])
+def test_what_holds_for_one_url_holds_for_each_of_a_list(load, raw, servers, why, tmp_path):
+    with pytest.raises(InputError, match=f"^{tmp_path}/file.yaml: {why}"):
+        read(tmp_path, raw | {"broker": servers}, load)
+
+
+def test_no_server_of_the_fleet_is_the_sites_broker(tmp_path):
+    whole = DEVICE | {"broker": CLUSTER}
+    for key, section in (("source", heard(CLUSTER[2])), ("sink", informed("mqtts://b2.example"))):
+        with pytest.raises(InputError, match=rf"{key}.mqtt.broker: found \S+, the fleet's own, expected"):
+            read(tmp_path, whole | section)

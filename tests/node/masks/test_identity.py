@@ -53,8 +53,8 @@ def test_a_device_is_believed_by_its_pin_and_by_its_authority_and_not_without_ei
 def test_what_one_node_of_a_process_has_verified_stands_for_all_and_for_nothing_else(monkeypatch):
     identities, _ = made_up(["n1"])
     trust, good, verified = Shared([identities["n1"].fingerprint]), shown(identities["n1"]), []
-    wrong = Trust._wrong
-    monkeypatch.setattr(Trust, "_wrong", lambda *args: verified.append(args[2]) or wrong(*args))
+    wrong = Trust.wrong
+    monkeypatch.setattr(Trust, "wrong", lambda *args: verified.append(args[1]) or wrong(*args))
     for _ in range(3):
         trust.verify(RUN, "n1", good)
     assert verified == ["n1"]

@@ -93,10 +93,10 @@ def test_nothing_else_of_a_device_draws():
 
 
 def test_who_asks_the_machine_for_entropy():
-    """The noise; a new ledger's id; a node's keys of a masked run."""
+    """The noise; a new ledger's id; a node's keys of a masked run, and of a session among those it trusts."""
     asking = set()
     for room in NODE.rglob("*.py"):
         tree = ast.walk(ast.parse(room.read_text(encoding="utf-8")))
         if any(isinstance(n, ast.Attribute) and ast.unparse(n).endswith("machine.entropy") for n in tree):
             asking.add(room.name)
-    assert asking == {"noise_source.py", "ledger_schema.py", "run_masks.py"}
+    assert asking == {"noise_source.py", "ledger_schema.py", "run_masks.py", "keys.py"}

@@ -19,7 +19,6 @@ from hushgrid.node.schema.site import MqttSink, Sink, SinkFile
 from hushgrid.node.site.publisher import Publisher
 from hushgrid.node.site.standing import last_standing, mark_stopped, standing_words
 from hushgrid.node.transport import mqtt
-from hushgrid.node.transport.attempts import Attempts
 from hushgrid.node.wire import Envelope, Finished, Refuse, encode
 from tests.support.site.source_device import Clock
 from tests.support.transport.broker_in_memory import Wire
@@ -343,7 +342,8 @@ def told_broker(device, monkeypatch):
         monkeypatch.setattr(mqtt, "Dial", lambda *_: wires[-1])
         device.reload(Sink(mqtt=MqttSink(broker="mqtt://127.0.0.1:1", topic="grid/z1")))
         link = device.publisher.sinks.mqtt.link
-        link._attempts = Attempts(paho.MQTTv5 if five else paho.MQTTv311, known=True)
+        server = link._attempts.server
+        server.protocol, server.known = paho.MQTTv5 if five else paho.MQTTv311, True
         link.open()
         while not link.connected:
             link.turn(True)

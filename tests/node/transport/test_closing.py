@@ -5,7 +5,6 @@ import pytest
 
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.transport import mqtt, mqtt_session
-from hushgrid.node.transport.attempts import Attempts
 from hushgrid.node.transport.mqtt import MqttLink
 from tests.support.transport.broker_in_memory import CONNECT, DISCONNECT, PUBLISH, SUBSCRIBE, Wire
 
@@ -39,7 +38,8 @@ def dialled(monkeypatch):
 
 def link_of(five):
     made = MqttLink("mqtt://127.0.0.1:1", "z1", will=("state", b"gone"), subscriptions=("a",))
-    made._attempts = Attempts(paho.MQTTv5 if five else paho.MQTTv311, known=True)
+    server = made._attempts.server
+    server.protocol, server.known = paho.MQTTv5 if five else paho.MQTTv311, True
     return made
 
 

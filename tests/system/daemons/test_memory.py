@@ -20,7 +20,7 @@ OLD = (  # a device that speaks MQTT 3.1.1 from the start
     "first = mqtt.MqttLink.__init__\n"
     "def init(self, *args, **options):\n"
     "    first(self, *args, **options)\n"
-    "    self._attempts.protocol = mqtt.paho.MQTTv311\n"
+    "    self._attempts.server.protocol = mqtt.paho.MQTTv311\n"
     "mqtt.MqttLink.__init__ = init\n"
     "from hushgrid.cli.main import main\n"
     "sys.exit(main(sys.argv[1:]))"

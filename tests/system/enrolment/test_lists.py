@@ -13,7 +13,7 @@ from hushgrid.broker.enrolment.lists.choose import LISTS, broker_files
 from hushgrid.broker.enrolment.verify.probe import Probe, Try
 from hushgrid.broker.enrolment.verify.run import entries, verify
 from hushgrid.node.config.scenario import load_scenario
-from hushgrid.node.transport.connect import parse_url
+from hushgrid.node.transport.connect import parse_urls
 from hushgrid.node.wire import Birth, Capabilities, Mark, Topics, encode
 from tests.support.paths import DEPLOY
 from tests.support.transport.fleet_brokers import KINDS, started
@@ -41,7 +41,7 @@ def tried(directory, only=(), rights=None):
 def under(directory, broker, rights, edit=lambda text: text):
     """Puts lists of these rights into the broker's place."""
     folder, kind = broker.folder, directory.kind
-    files = broker_files(kind, rights, folder, broker.port)
+    files = broker_files(kind, rights, folder, parse_urls(directory.broker))
     text = edit(files[LISTS[kind]])
     (folder / LISTS[kind]).write_text(text)
     broker.restart()
@@ -121,7 +121,7 @@ def test_the_command_refuses_to_disconnect_who_is_there_unless_it_is_told_to(rin
     if directory.kind != "mosquitto":
         pytest.skip("the same on every broker")
     under(directory, broker, directory.access())
-    with entries(["n0"], directory.authority(), parse_url(directory.broker), True) as made:
+    with entries(["n0"], directory.authority(), parse_urls(directory.broker)[0], True) as made:
         device = Probe(made["n0"])
         assert device.open()
         capabilities = Capabilities("0", ("recal",), ("laplace",), "rows", "", 8)
@@ -150,7 +150,7 @@ def test_nobody_speaks_the_protocol_of_nats_itself(ring):
     port = next(
         int(line.rpartition(":")[2]) for line in broker.log.read_text().splitlines() if "for client connections" in line
     )
-    with entries(["n0"], directory.authority(), parse_url(directory.broker), False) as made:
+    with entries(["n0"], directory.authority(), parse_urls(directory.broker)[0], False) as made:
         assert "authorization" in spoken(port, made["n0"].context).lower()
 
 

@@ -213,7 +213,7 @@ def test_a_forgotten_session_is_gone(any_broker, link):
 def test_only_a_session_that_is_not_forgotten_keeps_its_messages(mosquitto, link, protocol):
     def connect():
         made = MqttLink(mosquitto.url, "a", subscriptions=["to/a"])
-        made._attempts.protocol = protocol
+        made._attempts.server.protocol = protocol
         made.connect(PATIENCE)
         return made
 

@@ -1,0 +1,118 @@
+"""`hushgrid coordinator FILE --standby`: waits for the coordinator's death, then takes its place and its run.
+
+The one that takes over connects as the coordinator, which ends the other's connection if there still is one, and says
+that it is a later one: the other ends when it reads that. Only then the run is read that is gone on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from hushgrid.broker.standby.replica import STANDBY, Replica, decode, restore, topic
+from hushgrid.broker.standby.watcher import LATEST, Watcher
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.machine import Malformed
+from hushgrid.node import system, wire
+from hushgrid.node.config.coordinator import CoordinatorConfig
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.runtime.event_loop import serve_all
+from hushgrid.node.runtime.signals import Signals
+from hushgrid.node.schema.durations import seconds
+from hushgrid.node.schema.sections import Tls
+from hushgrid.node.transport.link import Party
+from hushgrid.node.transport.schemes import link_to
+from hushgrid.node.wire import COORDINATOR, Instance, Progress, Publication
+
+QUIET_S = 2.0  #: connected without a word, after which nobody else writes the run
+
+
+def take_over(
+    config: CoordinatorConfig, path: str, ledger: Ledger, signals: Signals, log: Callable[[str], None], *, at_once: bool
+) -> float | None:
+    """Waits until the coordinator of the file is dead for as long as `standby` says (`at_once`: for nothing).
+
+    Returns when this one begins, s since 1970; its ledger has the other's run. None: somebody asked it to end.
+    Raises InputError if the file says nothing of a standby.
+    """
+    if config.standby is None:
+        raise InputError(f"{path}: standby: missing, expected a duration (30s) in the files of both coordinators")
+    watcher = Watcher(config.fleet, seconds(config.standby), log)
+    if not at_once:
+        log(f"stands by for the coordinator of fleet {config.fleet} on {config.broker}")
+        link = link_to(config.broker, Party(STANDBY, None, watcher.subscriptions, _certificate(config.tls), False))
+        try:
+            serve_all([(watcher, link)], lambda: watcher.takes_over, signals)
+        finally:
+            link.close()
+        if signals:
+            return None
+    log("takes over")
+    began = watcher.later(system.machine.wall())
+    claim = Claim(config.fleet, Instance(ledger.id, ledger.runs.new_session(), began), log)
+    link = link_to(config.broker, Party(COORDINATOR, claim.will, claim.subscriptions, config.tls, True))
+    try:
+        serve_all([(claim, link)], lambda: claim.quiet, signals)
+    finally:
+        link.close(forget=False)
+    if signals:
+        return None
+    if claim.replica is not None:
+        restore(ledger, claim.replica)
+        log(f"goes on with run {claim.replica.run.hex()[:8]}")
+    return claim.instance.began
+
+
+def _certificate(tls: Tls | None) -> Tls | None:
+    """That of the identity `standby`, beside the coordinator's."""
+    if tls is None or tls.cert is None:
+        return tls
+    cert, key = (Path(tls.cert).with_name(f"{STANDBY}.{end}") for end in ("crt", "key"))
+    if not cert.exists():
+        raise InputError(f"{cert}: No such file or directory, expected the certificate of the identity {STANDBY}")
+    return Tls(ca=tls.ca, cert=str(cert), key=str(key))
+
+
+class Claim(Watcher):
+    """Says that this coordinator is the later one, and reads the run of the other."""
+
+    def __init__(self, fleet: str, instance: Instance, log: Callable[[str], None]) -> None:
+        super().__init__(fleet, 0.0, log)
+        self.subscriptions = (self.topics.state(COORDINATOR), topic(fleet))
+        self.instance = instance
+        self.replica: Replica | None = None
+        self._heard: float | None = None  # s of `clock`: when somebody was heard last; None: not connected yet
+
+    @property
+    def will(self) -> tuple[str, bytes]:
+        return self.topics.state(COORDINATOR), wire.encode(wire.Death(self.instance.session, self.instance))
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nobody else has written for a while."""
+        return self._heard is not None and self.clock.time - self._heard >= QUIET_S
+
+    @property
+    def due(self) -> float:
+        return (self.clock.time if self._heard is None else self._heard) + QUIET_S
+
+    def connected(self) -> list[Publication]:
+        self._heard = self.clock.time
+        claim = Progress(b"", 0, "gathering", self.instance)
+        return [Publication(self.topics.state(COORDINATOR), wire.encode(claim), True)]
+
+    def on_message(self, topic: str, payload: bytes) -> list[Publication]:
+        with suppress(Malformed):
+            if topic == self.subscriptions[1]:
+                self.replica = decode(payload)
+                self._heard = self.clock.time
+                return []
+            presence = wire.decode_presence(payload)
+            if isinstance(presence, Progress) and presence.by is not None and presence.by.replaces(self.instance):
+                later = (
+                    min(presence.by.began, LATEST) + 1.0
+                )  # of one that was not heard of, or that a broker has planted
+                self.instance = Instance(self.instance.ledger, self.instance.session, later)
+                return self.connected()
+        return []

@@ -1,0 +1,105 @@
+"""Whether a fleet's coordinator lives, as its topics say: its last will, and when it says that it ends.
+
+Without sockets and clocks: an event loop drives it, and its time stands still while the broker cannot be heard. So a
+broker that is away is no death, and the same messages at the same times give the same decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from math import inf
+
+from hushgrid.broker.standby.replica import topic
+from hushgrid.kernels.machine import Malformed
+from hushgrid.node import status, wire
+from hushgrid.node.runtime.endpoint import Clock
+from hushgrid.node.wire import COORDINATOR, Birth, Death, Instance, Progress, Publication, Topics
+
+LATEST = 1e11  #: s since 1970: a clock beyond it is nobody's, and `later` could not exceed what a broker has planted
+
+
+class Watcher:
+    """What a standby knows. `after`: s of its own clock from the coordinator's death until it takes over."""
+
+    def __init__(self, fleet: str, after: float, log: Callable[[str], None]) -> None:
+        self.topics, self.after, self.log, self.clock = Topics(fleet), after, log, Clock()
+        t = self.topics
+        self.subscriptions: tuple[str, ...] = (t.state(COORDINATOR), t.status(COORDINATOR), topic(fleet))
+        self.last: Instance | None = None  #: the coordinator that was heard last
+        self.dead_since: float | None = 0.0  #: s of `clock`; None: it lives. Nobody is heard of at first
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether it is time to."""
+        return self.dead_since is not None and self.clock.time - self.dead_since >= self.after
+
+    def later(self, wall: float) -> float:
+        """When this one begins, s since 1970: after the last one, whatever the clocks were."""
+        return max(wall, self.last.began + 1.0) if self.last else wall
+
+    # --- what the event loop calls ---
+
+    @property
+    def due(self) -> float:
+        return inf if self.dead_since is None else self.dead_since + self.after
+
+    @property
+    def patient(self) -> bool:
+        return False
+
+    def connected(self) -> list[Publication]:
+        return []
+
+    def on_message(self, topic: str, payload: bytes) -> list[Publication]:
+        """What the coordinator says of itself; what does not decode says nothing."""
+        with suppress(Malformed):
+            kind, name, _ = self.topics.parse(topic)
+            if (kind, name) == ("state", COORDINATOR):
+                self._on_state(wire.decode_presence(payload))
+            elif (kind, name) == ("status", COORDINATOR) and (report := status.decode(payload)).node == COORDINATOR:
+                if report.state != "off":
+                    self._lives()
+                elif self.last is None or report.session >= self.last.session:
+                    self._died("says that it ends")
+            else:
+                self._lives()  # it goes on with its run
+        return []
+
+    def on_tick(self, now: float) -> list[Publication]:
+        return []
+
+    def idle(self) -> None:
+        """There is nothing to do beforehand."""
+
+    def refused(self, topic: str, reason: str) -> list[Publication]:
+        self.log(f"the broker refuses {topic}: {reason[:200]!a}")
+        return []
+
+    # --- inside ---
+
+    def _on_state(self, presence: wire.Presence) -> None:
+        if isinstance(presence, Birth) or (presence.by is not None and not 0 <= presence.by.began <= LATEST):
+            return
+        if isinstance(presence, Progress):
+            self.last = presence.by or self.last
+            self._lives()
+        elif isinstance(presence, Death) and not self._outlived(presence.by):
+            self._died("is gone")
+
+    def _outlived(self, by: Instance | None) -> bool:
+        """Whether it is an earlier session that has died, or an earlier coordinator."""
+        last = self.last
+        if last is None or by is None:
+            return False
+        return last.replaces(by) or (last.ledger == by.ledger and by.session < last.session)
+
+    def _lives(self) -> None:
+        if self.dead_since is not None:
+            self.dead_since = None
+            self.log("the coordinator is there")
+
+    def _died(self, how: str) -> None:
+        if self.dead_since is None:
+            self.dead_since = self.clock.time
+            self.log(f"the coordinator {how}; takes over in {self.after:g} s unless it comes back")

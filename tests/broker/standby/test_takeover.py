@@ -1,0 +1,114 @@
+"""The coordinator dies before any delivery of a run: another one with a ledger of its own goes on with it from what
+stands on the topic of the standby. The same bits, and nothing is paid twice.
+"""
+
+import pytest
+
+from hushgrid.broker.standby.replica import Replicated, decode, restore, topic
+from hushgrid.kernels.machine import Malformed
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.wire import COORDINATOR
+from tests.support.devices.zone_fleet import World, setup
+
+pytestmark = pytest.mark.runs
+TOPIC = topic("world")
+ROUNDS = 3
+
+
+class Seated(Replicated):
+    """The coordinator in its place at the broker in memory."""
+
+    def __getattr__(self, name):
+        return getattr(self.endpoint, name)
+
+
+class Watched(World):
+    """A fleet whose coordinator has a standby."""
+
+    def coordinator(self, ledger):
+        made = super().coordinator(ledger)
+        seated = Seated(made, "world")
+        made.observe = seated.observe
+        if made.driver is not None:
+            seated.observe(made.driver, True)
+        return seated
+
+    def take_over(self, lost):
+        """The coordinator dies, with the messages that are `lost`, and with its disk."""
+        self.hub.queue[:] = [one for one in self.hub.queue if not lost(one)]
+        ledger = Ledger(self.directory / "second.ledger", COORDINATOR)
+        if payload := self.hub.retained.get(TOPIC):
+            restore(ledger, decode(payload))
+        self.ledgers[COORDINATOR].close()
+        self.ledgers[COORDINATOR] = ledger
+        self.hub.endpoints[COORDINATOR] = self.coordinator(ledger)
+        self.hub._connect(COORDINATOR)
+
+
+def members(world):
+    return {name: value for name, value in world.final.items() if name != COORDINATOR}
+
+
+def deliveries(directory):
+    """How many there are in an undisturbed run, and what its members have in the end."""
+    world, count = Watched(directory, setup(ROUNDS)), 0
+
+    def one_more(_):
+        nonlocal count
+        count += 1
+
+    world.run(one_more)
+    world.close()
+    return count, members(world)
+
+
+LOST = {
+    "nothing": lambda one: False,
+    "what it was told": lambda one: one.dst == COORDINATOR,
+    "what it has said": lambda one: one.dst != COORDINATOR,
+    "everything": lambda one: True,
+}
+
+
+@pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
+def test_a_coordinator_that_dies_before_any_delivery_is_replaced_and_nothing_is_paid_twice(tmp_path, lost):
+    (tmp_path / "undisturbed").mkdir()
+    count, expected = deliveries(tmp_path / "undisturbed")
+    assert count > 6 * ROUNDS
+    for moment in range(count - 1):
+        directory = tmp_path / str(moment)
+        directory.mkdir()
+        world, now = Watched(directory, setup(ROUNDS)), 0
+
+        def die(world, moment=moment):
+            nonlocal now
+            if now == moment:
+                world.take_over(lost)
+            now += 1
+
+        world.run(die)
+        world.close()
+        assert members(world) == expected, moment
+
+
+def test_the_topic_has_the_state_before_a_member_has_what_is_sent_after_it(tmp_path):
+    world, seen = Watched(tmp_path, setup(ROUNDS)), []
+    publish = world.hub.publish
+
+    def listen(publications):
+        seen.extend(publications)
+        publish(publications)
+
+    world.hub.publish = listen
+    world.run()
+    world.close()
+    states = [n for n, one in enumerate(seen) if one.topic == TOPIC]
+    asked = [n for n, one in enumerate(seen) if one.topic.startswith("hushgrid/1/world/edge/coordinator/z")]
+    assert len(states) >= ROUNDS
+    assert states[0] < asked[0]
+
+
+def test_what_is_no_replica_is_refused():
+    for payload in (b"", b"x", b"\x81\xa3run\x01"):
+        with pytest.raises(Malformed, match="no replica"):
+            decode(payload)

@@ -1,0 +1,95 @@
+"""A coordinator that stands by: the first is killed in its rounds, the other goes on with the run; nothing is paid
+twice. And a hand-over by command, in which the first ends.
+"""
+
+import shutil
+
+import pytest
+
+from tests.support.daemons.deployed_fleet import ZONES
+from tests.support.daemons.enrolled_fleet import Enrolled
+
+ROUNDS = 60
+
+
+@pytest.fixture
+def fleet(tmp_path, mosquitto_program, stack):
+    """Three zones that answer anew in every round, and the certificate of a standby."""
+    made = Enrolled(tmp_path, mosquitto_program, stack)
+    made.enrol("standby", *ZONES)
+    made.operator("acl", made.path, "--write")
+    made.broker.send_signal(1)
+    file = made.path / "coordinator.yaml"
+    file.write_text(file.read_text() + "standby: 8s\n")
+    return made
+
+
+def objective(fleet):
+    """Linearised ADMM: every round is paid for."""
+    text = (fleet.path / "scenario.yaml").read_text()
+    text = text.replace("name: consensus-admm", "name: ladmm").replace("rounds: 200 ", f"rounds: {ROUNDS} ")
+    (fleet.path / "scenario.yaml").write_text(text.replace("privacy:", "privacy:\n  mode: objective"))
+    for z in ZONES:
+        fleet.edit(f"nodes/{z}.yaml", "algorithms: [consensus-admm]", "algorithms: [ladmm]")
+
+
+def second(fleet, *options):
+    """Another machine with the coordinator's files, and a state of its own."""
+    place = fleet.directory / "second"
+    if not place.exists():
+        shutil.copytree(fleet.path, place)
+        file = place / "coordinator.yaml"
+        file.write_text(file.read_text().replace("hushgrid/coordinator", "hushgrid/second"))
+    return fleet.start("coordinator", str(place / "coordinator.yaml"), "", *options)
+
+
+def test_the_standby_takes_over_in_the_rounds_and_nothing_is_paid_twice(fleet):
+    objective(fleet)
+    nodes = [fleet.node(z) for z in ZONES]
+    first = fleet.coordinator()
+    first.wait_for("waits for")
+    standby = second(fleet, "--standby")
+    standby.wait_for("the coordinator is there")
+    first.wait_for("round 12 of")
+    first.kill()
+    standby.wait_for("takes over in 8 s")
+    standby.wait_for("goes on with run")
+    standby.wait_for("the next run:")
+    for node in nodes:
+        node.wait_for(" done: ")
+    for z in ZONES:
+        assert len(fleet.spends(z)) == ROUNDS
+    assert standby.end() == 0
+
+
+def test_a_hand_over_ends_the_first_with_one_line(fleet):
+    objective(fleet)
+    nodes = [fleet.node(z) for z in ZONES]
+    first = fleet.coordinator()
+    first.wait_for("round 12 of")
+    other = second(fleet, "--hand-over")
+    assert first.code() == 3
+    assert len([line for line in first.said.splitlines() if "another one" in line]) == 1, first.said
+    other.wait_for("the next run:")
+    for node in nodes:
+        node.wait_for(" done: ")
+    for z in ZONES:
+        assert len(fleet.spends(z)) == ROUNDS
+    assert other.end() == 0
+
+
+def test_a_coordinator_that_comes_back_in_time_is_left_alone(fleet):
+    for z in ZONES:
+        fleet.node(z)
+    first = fleet.coordinator()
+    first.wait_for("the next run:")
+    standby = second(fleet, "--standby")
+    standby.wait_for("the coordinator is there")
+    first.kill()
+    standby.wait_for("takes over in 8 s")
+    again = fleet.coordinator()
+    standby.wait_for("the coordinator is there", 2)
+    again.wait_for("the next run:")
+    assert "takes over\n" not in standby.said
+    assert standby.end() == 0
+    assert again.end() == 0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from math import ceil, isqrt
 from pathlib import Path
 
-from hushgrid.kernels.privacy.mask_graphs import MaskGraph, fewest_neighbours, fewest_shares
+from hushgrid.kernels.privacy.mask_graphs import MaskGraph, fewest_neighbours
 from hushgrid.node.wire import Envelope, Mark, Plan, encode
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "size.md"
@@ -21,26 +21,21 @@ PAIR = 390.0  #: bytes of one device's introduction to another one, measured
 PICKS = 12.0  #: bytes of one pick, by name, to the coordinator
 ROW = 3.0  #: bytes of a plan for each of its nodes, measured
 HANDSHAKE = 2.3e-3  #: s of a broker's processor, TLS
-CONNECTION = 27e3  #: bytes of a broker's memory, TLS
 MEMBER = 3e-3  #: s of the coordinator's processor for each member and round
 
 Row = Sequence[str]
 
 
-def masks(n: int, corrupt: float) -> Row:
-    """A line of the table of neighbours: for an added delta of 1e-9, and k for 1e-12 as well."""
-    graph = MaskGraph(n, n, ceil(corrupt * n), 0)
-    k, more = (fewest_neighbours(graph, exposed) for exposed in (1e-9, 1e-12))
-    left_out = graph.honest - fewest_shares(graph._replace(neighbours=k), 1e-9)
-    confirmed = fewest_neighbours(graph, 1e-9, confirmed=True)
-    return [f"{n:,}", f"{corrupt:.2g}", str(k), str(left_out), str(confirmed), str(more)]
+def neighbours(n: int, corrupt: float) -> int:
+    """k for an added delta of 1e-9, if all take part in one draw."""
+    return fewest_neighbours(MaskGraph(n, n, ceil(corrupt * n), 0), 1e-9)
 
 
-def bytes_of_masks(n: int) -> Row:
-    """A line of the table of bytes: of the introductions of one run, over all of a level or of all levels."""
-    site = isqrt(n - 1) + 1
-    k = fewest_neighbours(MaskGraph(n, n, ceil(n / 5), 0), 1e-9)
-    return [f"{n:,}", size(PAIR * n * n), size(PAIR * site**2 * (site + 1)), str(k), size(sparse(n, k))]
+def masks(n: int) -> Row:
+    """A line of the table of neighbours: k, and the bytes of the introductions of one run, over all of its levels."""
+    site, k = isqrt(n - 1) + 1, neighbours(n, 0.2)
+    few = [str(neighbours(n, corrupt)) for corrupt in (0.1, 0.2, 1 / 3)]
+    return [f"{n:,}", *few, size(PAIR * n * n), size(PAIR * site**2 * (site + 1)), size(sparse(n, k))]
 
 
 def sparse(n: int, k: int) -> float:
@@ -62,11 +57,9 @@ def limits(n: int) -> Row:
     return [
         f"{n:,}",
         time(HANDSHAKE * n),
-        size(CONNECTION * n),
         time(MEMBER * n),
         size(announced),
         size(announced * n),
-        time(announced * n / 125e6),
     ]
 
 
@@ -88,14 +81,11 @@ def table(head: Row, rows: Sequence[Row]) -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "neighbours": lambda: table(
-        ["devices", "corrupt", "k", "left out", "k if confirmed", "k at 1e-12"],
-        [masks(n, t) for n in (500, *SIZES) for t in (0.1, 0.2, 1 / 3)],
-    ),
-    "bytes": lambda: table(
-        ["devices", "all with all", "sites of sites", "k", "k others"], [bytes_of_masks(n) for n in SIZES]
+        ["devices", "10% corrupt", "20%", "33%", "all with all", "sites of sites", "k others"],
+        [masks(n) for n in SIZES],
     ),
     "limits": lambda: table(
-        ["devices", "handshakes", "connections", "a round", "announcement", "to all", "at 1 Gbit/s"],
+        ["devices", "handshakes", "a round", "announcement", "to all"],
         [limits(n) for n in SIZES],
     ),
 }

@@ -14,10 +14,8 @@ def test_the_tables_of_the_page_are_those_that_are_computed():
 
 
 def test_a_line_of_neighbours_keeps_its_delta():
-    devices, _, k, left_out, *_ = size.masks(1000, 0.2)
-    graph = MaskGraph(1000, 1000, 200, int(k))
-    assert devices == "1,000"
-    assert exposure(graph, 800 - int(left_out)) <= 1e-9 < exposure(graph._replace(neighbours=int(k) - 1), 760)
+    graph = MaskGraph(1000, 1000, 200, size.neighbours(1000, 0.2))
+    assert exposure(graph, 760) <= 1e-9 < exposure(graph._replace(neighbours=graph.neighbours - 1), 760)
 
 
 def test_an_announcement_to_all_grows_as_the_square_of_their_number():

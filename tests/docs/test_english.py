@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 
 LONGEST = 35  #: words of a sentence
 MOST = 46_500  #: words of all pages' prose
-WITH_TABLES = 77_000  #: the same with tables, code and numbers
+WITH_TABLES = 78_000  #: the same with tables, code and numbers
 
 PAPERS, COVERED = "docs/papers/README.md", "## What of the papers is here"
 PAGES = sorted(

@@ -12,7 +12,8 @@ from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.schema.yaml_file import read_yaml
 from tests.support.paths import ROOT
 
-LARGE = {"case118"}  #: minutes
+#: Minutes, or as long as all fleets of `patterns.py` together, which are simulated in test_search.py.
+LARGE = {"case118", "day14", "nonconvex-neighbours", "gradient-tracking", "nonconvex", "adult-ring", "digits-star"}
 SCENARIOS = [
     pytest.param(path, marks=pytest.mark.long if path.stem in LARGE else (), id=path.stem)
     for path in sorted((ROOT / "scenarios").glob("*.yaml"))

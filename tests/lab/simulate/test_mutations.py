@@ -226,7 +226,7 @@ def findings(mutation: Mutation, jobs: int = 2) -> tuple[Broken, float]:
     return broken, seconds
 
 
-@pytest.mark.runs
+@pytest.mark.long
 def test_the_birth_that_erased_the_memory_of_a_ledger_is_found_with_a_short_trace():
     broken, _ = findings(MUTATIONS[0], jobs=1)
     assert broken.promise == "marks"

@@ -149,6 +149,7 @@ def test_a_ledger_of_millions_of_spends_takes_no_memory(tmp_path):
     assert ledger.opened(tmp_path / "n0.ledger").memory < 50e6
 
 
+@pytest.mark.long
 @pytest.mark.mosquitto
 def test_daemons_that_stand_are_measured_one_by_one_with_a_broker_and_without(monkeypatch):
     monkeypatch.setenv(idle.SECONDS, "0.5")
@@ -169,6 +170,7 @@ def test_how_long_is_measured_is_said_in_seconds(monkeypatch):
         idle.idle()
 
 
+@pytest.mark.long
 @pytest.mark.mosquitto
 def test_masked_rounds_are_measured_through_a_broker_and_in_a_process_of_their_own(mosquitto):
     pytest.importorskip("cryptography")

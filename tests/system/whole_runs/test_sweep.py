@@ -114,6 +114,7 @@ def free_port() -> int:
         return port
 
 
+@pytest.mark.long
 def test_a_sweep_on_a_cluster_is_killed_and_gone_on_with_and_a_worker_may_die(tmp_path, stack):
     """A scheduler and two workers as processes of their own on loopback."""
     url = f"tcp://127.0.0.1:{free_port()}"

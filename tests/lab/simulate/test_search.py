@@ -1,5 +1,7 @@
 """What a finding is shrunk to, and what the command says."""
 
+import os
+
 import msgspec
 import pytest
 
@@ -102,16 +104,17 @@ def _options(words):
     return parser.parse_args(words)
 
 
-#: Faults of each fleet: 10,000 together.
+#: Faults of each fleet: 10,000 together, of which `.ci/run` tries a part, HUSHGRID_FAULTS.
+PART = float(os.environ.get("HUSHGRID_FAULTS", "1"))
 TRIED = {"star": 2000, "token": 2000, "neighbours": 2000, "zones": 1000, "sums": 1500, "masked": 1000, "day": 500}
 
 
 @pytest.mark.runs
 @pytest.mark.parametrize("kind", SCENARIOS)
 def test_ten_thousand_faults_break_no_promise(kind):
-    report = search.search(SCENARIOS[kind], made(kind), TRIED[kind], 1, jobs=1)
+    report = search.search(SCENARIOS[kind], made(kind), round(TRIED[kind] * PART), 1, jobs=1)
     assert [broken.text for broken in report.broken] == []
-    assert report.faults >= TRIED[kind]
+    assert report.faults >= TRIED[kind] * PART
 
 
 def test_so_many_are_ten_thousand():

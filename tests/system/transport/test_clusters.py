@@ -25,6 +25,7 @@ privacy: {mechanism: laplace, adjacency: {bounded-change: 0.01}, epsilon: 5.0}
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_messages_arrive_after_each_server_was_killed(kind, tmp_path, stack):
     cluster = plain(tmp_path / "cluster", kind, stack)

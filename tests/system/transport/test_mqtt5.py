@@ -136,6 +136,8 @@ def connected(listener):
     with listener.accept()[0] as client:
         client.settimeout(PATIENCE)
         first, head = client.recv(1), client.recv(1)
+        if not first:  # of a process that was killed meanwhile
+            return "", 0
         assert first == b"\x10"
         while head[-1] & 0x80:
             head += client.recv(1)

@@ -79,7 +79,7 @@ def test_a_device_whose_ledger_is_lost_has_lost_its_key_and_the_others_go_on(tmp
     victim.kill()
     result = background.wait(600)
     of = assert_no_pad_twice(result.transcript)
-    sets = [(m.body.round, m.body.attempt, m.body.among) for m in of.messages if hasattr(m.body, "among")]
+    sets = [(m.body.round, m.body.attempt, m.body.among) for m in of.messages if hasattr(m.body, "attempt")]
     assert max(sets)[2] == ("n0", "n1", "n3")  # the last round
     assert result.summary["rounds_done"] == 300
     assert {a for _, a, _ in sets} >= {1, 2}

@@ -68,15 +68,9 @@ class Graph:
     @cached_property
     def bipartite(self) -> bool:
         """Whether its nodes have two colours such that every edge joins both."""
-        colour = dict[int, bool]()
-        for root, *_ in self.components():
-            colour[root], stack = True, [root]
-            while stack:
-                here = stack.pop()
-                new = [j for j in self.neighbours[here] if j not in colour]
-                colour.update(dict.fromkeys(new, not colour[here]))
-                stack += new
-        return all(colour[i] != colour[j] for i, j in self.edges)
+        import networkx as nx
+
+        return bool(nx.is_bipartite(nx.Graph(self.edges)))
 
     def components(self, lost: Iterable[int] = ()) -> list[list[int]]:
         """The connected parts of what remains without the nodes `lost`, each sorted, by their smallest node."""

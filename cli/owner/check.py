@@ -86,7 +86,9 @@ def _scenario(path: Path) -> str:
     if t is not None and t.masked is not None:
         at_site = f"its own site's coordinator {t.at_site():.4g}; " if t.masked.sites else ""
         levels = f" in {len(t.masked.sites.sizes)} sites" if t.masked.sites else ""
-        promise += f" (masked{levels}: at most {t.masked.corrupt} corrupt; {at_site}a share alone {t.alone():.4g})"
+        graphs = f"; graphs of masks add {t.masked.exposed:g} to delta" if t.masked.graph else ""
+        corrupt, alone = f"at most {t.masked.corrupt} corrupt", f"a share alone {t.alone():.4g}"
+        promise += f" (masked{levels}: {corrupt}; {at_site}{alone}{graphs})"
     if t is not None and scenario.algorithm.asks() == "statistic":
         promise += f", noise of {_spread(plan):.4g} on each entry that is added up"
     ratio = step_ratio(plan)

@@ -147,6 +147,7 @@ def test_the_noise_is_made_for_the_whole_fleet():
     [
         ({"sites": {"sizes": (100, 99)}}, "privacy.masked.sites: found sites of 199 nodes, expected of 200"),
         ({"sites": {"number": 1}}, "privacy.masked.sites: found 1 sites, expected 2 to 500"),
+        ({"sites": {"number": 201}}, "privacy.masked.sites: found 201 sites of 200 nodes, expected 2 nodes of each"),
         ({"sites": {"number": 150}}, "privacy.masked.contributors: found 1 of a site of 1 nodes"),
         ({"sites": {"number": 20, "contributors": 21}}, "privacy.masked.sites.contributors: found 21 of 20 sites"),
         ({"sites": {"number": 20, "corrupt": 20}}, "privacy.masked.sites.corrupt: found 20 of 20 sites"),

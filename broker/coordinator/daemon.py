@@ -264,7 +264,7 @@ class Service:
         from hushgrid.node.trust.guarded import Guarded
 
         if self._guard is None or self._guard.end is not coordinator:
-            self._guard = Guarded(coordinator, self.credentials, lambda: coordinator.members)
+            self._guard = Guarded(coordinator, self.credentials, lambda: coordinator.names)
         return self._guard
 
     def _coordinate(self, coordinator: Coordinator, link: Link) -> None:

@@ -5,7 +5,7 @@ Nothing here proves anything: that is `node/trust/`. So a program that only look
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -28,11 +28,11 @@ class Hello(Struct, tag="hello", array_like=True, frozen=True):
     key: Key
     certificate: Annotated[bytes, Meta(max_length=8192)]  #: X.509 in DER; its common name is the sender's
     ledger: Annotated[bytes, Meta(max_length=16)]
-    session: Annotated[int, Meta(ge=0)]  #: of that ledger: a later one replaces it
+    session: Annotated[int, Meta(ge=0, le=1 << 62)]  #: of that ledger: a later one replaces it
     echo: Annotated[bytes, Meta(max_length=KEY)]  #: the receiver's key, as far as the sender knows; empty: it does not
     wants: bool  #: whether the sender still lacks the receiver's hello to this key
-    #: number of the last signed message on each topic that has one: an earlier one does not stand any more
-    standing: Annotated[dict[str, Number], Meta(max_length=4)]
+    #: number of its last signed message on its topic of each kind: an earlier one does not stand any more
+    standing: dict[Literal["all", "state"], Number]
     signature: Signature
 
 

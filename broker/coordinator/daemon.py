@@ -33,11 +33,12 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Tests
 from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
 from hushgrid.node.problems.rolling import Periods
-from hushgrid.node.runtime.event_loop import POLL_S, Served, link_for, reach, serve_all
+from hushgrid.node.runtime.event_loop import POLL_S, link_for, reach, serve_all
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.schema.durations import in_words, validity
 from hushgrid.node.schema.sections import Section
+from hushgrid.node.served import Served
 from hushgrid.node.status import moment
 from hushgrid.node.transport.link import Link
 from hushgrid.node.wire import COORDINATOR
@@ -91,6 +92,8 @@ def declared(config: CoordinatorConfig, path: str) -> Declared:
             f"{path}: members: found {', '.join(config.members)}, expected {', '.join(members)}, the "
             f"{'sites' if plan.sites else 'nodes'} of {file}"
         )
+    if plan.sites and config.trust is not None:
+        raise InputError(f"{path}: trust: found it beside sites, expected none: what a site says is not sealed")
     if (periods := plan.kind.periods(plan.problem)) is not None:
         check_day(config, periods, path)
     for key, value in (("run", config.run), ("quorum", config.quorum)):
@@ -261,7 +264,7 @@ class Service:
         from hushgrid.node.trust.guarded import Guarded
 
         if self._guard is None or self._guard.end is not coordinator:
-            self._guard = Guarded(coordinator, self.credentials, lambda: coordinator.members)
+            self._guard = Guarded(coordinator, self.credentials, lambda: coordinator.names)
         return self._guard
 
     def _coordinate(self, coordinator: Coordinator, link: Link) -> None:

@@ -20,10 +20,11 @@ from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems import masking
 from hushgrid.node.problems.plan import RunPlan
-from hushgrid.node.runtime.event_loop import Served, link_for, serve_all
+from hushgrid.node.runtime.event_loop import link_for, serve_all
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.schema.sections import AllowMasked
+from hushgrid.node.served import Served
 from hushgrid.node.transport.link import Link
 from hushgrid.node.wire import COORDINATOR
 

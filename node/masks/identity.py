@@ -158,7 +158,7 @@ class Trust:
             presented = x509.load_der_x509_certificate(certificate)
             public = presented.public_key()
             wrong = _misnamed(presented, node) or _untimely(presented, self._clock())
-        except (ValueError, TypeError, UnsupportedAlgorithm):
+        except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion):
             return "found no certificate with an EC, Ed25519 or RSA key"
         if wrong is not None:
             return wrong
@@ -177,7 +177,7 @@ class Trust:
             return False
         try:
             certificate.verify_directly_issued_by(authority)
-        except (ValueError, TypeError, InvalidSignature):
+        except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
             return False
         return True
 

@@ -18,12 +18,13 @@ from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.problems.registry import TAGS
-from hushgrid.node.runtime.event_loop import Served, link_for, serve_all
+from hushgrid.node.runtime.event_loop import link_for, serve_all
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.runtime.reporter import Reporter
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.schema.sections import Allow, Budget
+from hushgrid.node.served import Served
 from hushgrid.node.site.data_source import DataSource, data_source_of
 from hushgrid.node.site.local_link import LocalEnd
 from hushgrid.node.site.publisher import Publisher, Sinks, ends_of

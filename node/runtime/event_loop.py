@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import select
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hushgrid.kernels.errors import printable
 from hushgrid.node import system
@@ -22,6 +22,7 @@ from hushgrid.node.runtime.endpoint import LINE, Endpoint
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import notify
 from hushgrid.node.runtime.wakeup import Wakeup
+from hushgrid.node.served import Served
 from hushgrid.node.system import Poller
 from hushgrid.node.transport.link import KEEPALIVE_S, Link, Message, Party
 from hushgrid.node.transport.schemes import link_to
@@ -87,36 +88,6 @@ def serve_all(
             if now - fed >= watchdog:
                 notify("WATCHDOG=1")
                 fed = now
-
-
-class Ticking(Protocol):
-    """An end's own time, in seconds."""
-
-    time: float
-    sleeps_until: float
-
-    def time_at(self, now: float, hears: bool) -> float: ...
-    def worked(self, seconds: float) -> None: ...
-
-
-class Served(Protocol):
-    """What the loop drives: an `Endpoint` of the fleet, or an end of a local connection."""
-
-    log: Callable[[str], None]
-
-    @property
-    def clock(self) -> Ticking: ...
-    @property
-    def subscriptions(self) -> tuple[str, ...]: ...
-    @property
-    def due(self) -> float: ...
-    @property
-    def patient(self) -> bool: ...
-    def connected(self) -> Sequence[tuple[str, bytes, bool]]: ...
-    def on_message(self, topic: str, payload: bytes) -> Sequence[tuple[str, bytes, bool]]: ...
-    def on_tick(self, now: float) -> Sequence[tuple[str, bytes, bool]]: ...
-    def idle(self) -> None: ...
-    def refused(self, topic: str, reason: str) -> Sequence[tuple[str, bytes, bool]]: ...
 
 
 class _Connection:

@@ -24,6 +24,7 @@ from hushgrid.node.trust.keys import EdgeKey, SessionKey, hello_statement, state
 from hushgrid.node.wire import COORDINATOR, Death, Publication, Topics
 
 HELD = 16  #: messages that wait for one peer's hello, at most; a later one may say all that an earlier one did
+LEDGERS = 16  #: of one name in a session of ours, at most
 ASK_S = (0.4, 60.0)  #: first and longest wait before a peer is asked for its hello again, s
 
 
@@ -45,13 +46,13 @@ class Peer:
     hello: Hello
     outward: EdgeKey  #: of what is sent to it
     inward: EdgeKey  #: of what it sends
-    highest: dict[str, int] = field(default_factory=dict)  #: number of the last message taken, by topic
+    highest: dict[str, int] = field(default_factory=dict)  #: number of the last message taken, by kind of topic
 
     def stand(self, hello: Hello) -> None:
         """No signed message before those that a hello names counts any more. Its certificate may be renewed."""
         self.hello = hello
-        for topic, number in hello.standing.items():
-            self.highest[topic] = max(number, self.highest.get(topic, 0))
+        for kind, number in hello.standing.items():
+            self.highest[kind] = max(number, self.highest.get(kind, 0))
 
 
 @dataclass
@@ -83,6 +84,7 @@ class Guard:
         self.key = SessionKey()
         self.peers: dict[str, Peer] = {}
         self.now = 0.0
+        self._former: dict[str, Peer] = {}  #: whose certificates do not count any more, in the same sessions
         self._sessions: dict[str, dict[bytes, int]] = {}  #: by peer and ledger: the latest that was met
         self._numbers: Counter[str] = Counter()  #: of what was sent, by topic
         self._waits: dict[str, Wait] = {}
@@ -160,22 +162,25 @@ class Guard:
             frame = frames.decode(payload)
         except Malformed:
             if kind == "state" and _is_death(payload):  # the broker has it from the start, and says it when it likes
-                return [(topic, payload)], []
+                # That of this name says nothing here: whoever goes on in its place signs that.
+                return [(topic, payload)] if src != self.name else [], []
             return self._refused(f"unsealed: a message on {topic}")
         match frame:
             case Hello() if kind == "edge" and dst == self.name != src:
                 return self._greeted(src, frame, payload)
             case Sealed(number, proof, message) if kind == "edge" and dst == self.name:
-                return self._sealed(src, topic, number, proof, message)
+                return self._sealed(src, kind, topic, number, proof, message)
             case Broadcast(number, tags, message) if kind == "all":
                 # One without a tag for us is for neighbours that were met later.
-                return self._sealed(src, topic, number, tags[self.name], message) if self.name in tags else ([], [])
-            case Signed() if kind != "edge":
-                return self._stated(src, topic, frame, payload)
+                if (proof := tags.get(self.name)) is None:
+                    return [], []
+                return self._sealed(src, kind, topic, number, proof, message)
+            case Signed(message=message) if kind != "edge" and len(message) <= _limit(kind, src):
+                return self._stated(src, kind, topic, frame, payload)
         return self._refused(f"unsealed: a {type(frame).__name__} on {topic}")
 
     def _sealed(
-        self, src: str, topic: str, number: int, proof: bytes, message: bytes
+        self, src: str, kind: str, topic: str, number: int, proof: bytes, message: bytes
     ) -> tuple[list[tuple[str, bytes]], list[Publication]]:
         peer = self.peers.get(src)
         if peer is None or not peer.inward.made(proof):  # one of us has started again; it will say it again
@@ -183,13 +188,13 @@ class Guard:
             return [], self._ask(src) if src in self.names() else []
         if not peer.inward.matches(topic, number, message, proof):
             return self._refused(f"forged: a message of {src} on {topic}")
-        if number <= peer.highest.get(topic, 0):
+        if number <= peer.highest.get(kind, 0):
             return self._refused(f"repeated: message {number} of {src} on {topic}")
-        peer.highest[topic] = number
+        peer.highest[kind] = number
         return [(topic, message)], []
 
     def _stated(
-        self, src: str, topic: str, frame: Signed, payload: bytes
+        self, src: str, kind: str, topic: str, frame: Signed, payload: bytes
     ) -> tuple[list[tuple[str, bytes]], list[Publication]]:
         """A signed message, to all that hear the topic. `payload`: its frame; b"": its sender's last hello is known."""
         signed = statement(topic, frame.number, frame.key, frame.message)
@@ -198,18 +203,19 @@ class Guard:
             if proves(certificate, frame.signature, signed):
                 return [(topic, frame.message)], []
             return self._refused(f"forged: a message of {src} on {topic}")
-        peer = self.peers.get(src)
         if src not in self.names():
             return self._refused(f"unsealed: a message of {src}, who is no peer")
+        self._review()  # sessions may be long; a plan and a birth are always by whom the owner trusts now
+        peer = self.peers.get(src)
         same = peer is not None and frame.key == peer.hello.key
         if peer is None or not same or not proves(peer.hello.certificate, frame.signature, signed):
             if not payload:
                 return self._refused(f"forged: a message of {src} on {topic}" if same else _outdated(topic))
             self._arrived[topic] = src, payload  # another session, or a renewed certificate: its hello will say
             return [], self._ask(src)
-        if frame.number < peer.highest.get(topic, 0):
+        if frame.number < peer.highest.get(kind, 0):
             return self._refused(f"repeated: message {frame.number} of {src} on {topic}")
-        peer.highest[topic] = frame.number
+        peer.highest[kind] = frame.number
         return [(topic, frame.message)], []
 
     def _refused(self, why: str) -> tuple[list[tuple[str, bytes]], list[Publication]]:
@@ -238,11 +244,13 @@ class Guard:
         return self._released(src, out) if met else ([], out)
 
     def _meet(self, src: str, hello: Hello) -> bool:
-        """The peer is there now, with this key. False if it has had a later session."""
+        """The peer is there now, with this key. False if it has had a later session, or too many ledgers."""
+        if (former := self._former.get(src)) is not None and former.hello.key == hello.key:
+            self.peers[src] = self._former.pop(src)  # by another certificate, or its owner trusts it again
         if src in self.peers and self.peers[src].hello.key == hello.key:
             return True
         sessions = self._sessions.setdefault(src, {})
-        if hello.session <= sessions.get(hello.ledger, -1):
+        if hello.session <= sessions.get(hello.ledger, -1) or len({*sessions, hello.ledger}) > LEDGERS:
             return False
         fleet = self.topics.fleet
         try:
@@ -251,6 +259,7 @@ class Guard:
         except ValueError:
             return False
         sessions[hello.ledger] = hello.session
+        self._former.pop(src, None)
         self.peers[src] = Peer(hello, outward, inward)
         return True
 
@@ -264,7 +273,7 @@ class Guard:
             self._trust, self._verified = trust, {}
             for name, peer in list(self.peers.items()):
                 if (why := trust.untrusted(name, peer.hello.certificate)) is not None:
-                    del self.peers[name]
+                    self._former[name] = self.peers.pop(name)
                     self.refuse(f"unsealed: {name} is no peer any more: {why}")
         return None
 
@@ -277,13 +286,15 @@ class Guard:
         for topic, (sender, payload) in list(self._arrived.items()):
             if sender == src:
                 del self._arrived[topic]
-                more, answers = self._stated(src, topic, cast(Signed, frames.decode(payload)), b"")
+                kind, _, _ = self.topics.parse(topic)
+                more, answers = self._stated(src, kind, topic, cast(Signed, frames.decode(payload)), b"")
                 opened, out = opened + more, out + answers
         return opened, out
 
     def _hello(self, dst: str, echo: bytes, *, wants: bool) -> Publication:
+        self._renewed()
         ledger, session = self.session
-        standing = {topic: self._numbers[topic] for topic in self._statements}
+        standing = {self.topics.parse(topic)[0]: self._numbers[topic] for topic in self._statements}
         greeting = Hello(self.key.public, self.identity.certificate, ledger, session, echo, wants, standing, b"")
         last = self._replies.get(dst)
         if last is None or last[0] != greeting:
@@ -323,10 +334,16 @@ class Guard:
         self._review()
         for wait in self._waits.values():
             wait.due, wait.seconds = self.now, ASK_S[0]
-        if (identity := self.credentials.identity) is self.identity:
+        if not self._renewed():
             return []
-        self.identity, self._replies, self._statements = identity, {}, dict.fromkeys(self._statements, (b"", b""))
         return [self._hello(name, peer.hello.key, wants=False) for name, peer in self.peers.items()]
+
+    def _renewed(self) -> bool:
+        """Whether this end has another certificate now. All that it signs from here on is by that one."""
+        if (identity := self.credentials.identity) is self.identity:
+            return False
+        self.identity, self._replies, self._statements = identity, {}, dict.fromkeys(self._statements, (b"", b""))
+        return True
 
     @property
     def due(self) -> float:
@@ -336,6 +353,11 @@ class Guard:
 
 def _outdated(topic: str) -> str:
     return f"outdated: a message of another session on {topic}"
+
+
+def _limit(kind: str, src: str) -> int:
+    """The bytes of the largest signed message: a plan, or a presence."""
+    return wire.PLAN_LIMIT if (kind, src) == ("all", COORDINATOR) else wire.SMALL
 
 
 def _is_death(payload: bytes) -> bool:

@@ -6,44 +6,21 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.served import Served, Ticking
 from hushgrid.node.trust.guard import Credentials, Guard
 from hushgrid.node.wire import Publication, Topics
 
 
-class Ticking(Protocol):
-    """An end's own time, in seconds."""
-
-    time: float
-    sleeps_until: float
-
-    def time_at(self, now: float, hears: bool) -> float: ...
-    def worked(self, seconds: float) -> None: ...
-
-
-class End(Protocol):
+class End(Served, Protocol):
     """A member or a coordinator, as far as a guard knows it."""
 
     name: str
     topics: Topics
     ledger: Ledger
     session: int
-    log: Callable[[str], None]
 
     @property
-    def clock(self) -> Ticking: ...
-    @property
-    def subscriptions(self) -> tuple[str, ...]: ...
-    @property
     def will(self) -> tuple[str, bytes]: ...
-    @property
-    def due(self) -> float: ...
-    @property
-    def patient(self) -> bool: ...
-    def connected(self) -> list[Publication]: ...
-    def on_message(self, topic: str, payload: bytes) -> list[Publication]: ...
-    def on_tick(self, now: float) -> list[Publication]: ...
-    def idle(self) -> None: ...
-    def refused(self, topic: str, reason: str) -> list[Publication]: ...
     def forged(self, why: str) -> None: ...
 
 

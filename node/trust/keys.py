@@ -62,7 +62,7 @@ def hello_statement(fleet: str, src: str, dst: str, hello: Hello) -> bytes:
     """What the sender of a hello signs: all that it says, and to whom."""
     names = (fleet.encode(), src.encode(), dst.encode())
     session = hello.session.to_bytes(8, "little", signed=True)
-    standing = framed(*(f"{topic} {number}".encode() for topic, number in sorted(hello.standing.items())))
+    standing = framed(*(f"{kind} {number}".encode() for kind, number in sorted(hello.standing.items())))
     return framed(HELLO, *names, hello.key, hello.ledger, session, hello.echo, bytes([hello.wants]), standing)
 
 

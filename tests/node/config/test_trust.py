@@ -10,6 +10,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.coordinator import load_coordinator
 from hushgrid.node.config.device import load_device
 from tests.support.daemons.deployed_fleet import certificates
+from tests.support.daemons.site_fleet import SCENARIO
 from tests.support.paths import DEPLOY
 
 MARK = "ab" * 32
@@ -80,4 +81,13 @@ def test_a_coordinator_needs_the_fingerprint_of_every_member(tmp_path):
     file.write_text((DEPLOY / "coordinator.yaml").read_text() + trust)
     assert load_coordinator(file).trust is not None
     with pytest.raises(InputError, match=r"trust\.fingerprints: found none of z3, expected one"):
+        check(file)
+
+
+def test_a_coordinator_of_sites_has_no_trust_because_no_site_seals_what_it_says(tmp_path):
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    file = tmp_path / "coordinator.yaml"
+    text = "fleet: taps\nbroker: mqtt://127.0.0.1\nscenario: scenario.yaml\nstate: lib\n"
+    file.write_text(f"{text}trust: {{fingerprints: {{s1: {MARK}, s2: {MARK}}}}}\n")
+    with pytest.raises(InputError, match="trust: found it beside sites, expected none"):
         check(file)

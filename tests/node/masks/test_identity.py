@@ -121,7 +121,9 @@ def test_bytes_that_are_no_certificate_are_refused(authority, identity):
     good = shown(identity)
     strange, _ = authority.signs("n1", ed448.Ed448PrivateKey.generate())
     der = strange.public_bytes(Encoding.DER)
-    for blob in (b"", b"no certificate", good.certificate[:-1], good.certificate + b"\0", der):
+    unknown = good.certificate.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x03")  # X.509 version 4
+    assert unknown != good.certificate
+    for blob in (b"", b"no certificate", good.certificate[:-1], good.certificate + b"\0", der, unknown):
         with pytest.raises(Refused, match="found no certificate with an EC, Ed25519 or RSA key"):
             Trust((), [authority.certificate], noon).verify(RUN, "n1", replace(good, certificate=blob))
 

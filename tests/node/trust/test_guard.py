@@ -1,6 +1,7 @@
 """What a guard lets pass: two ends that meet, start again, renew or lose their certificates."""
 
 import pytest
+from msgspec.structs import replace
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from hushgrid.kernels.errors import InputError
@@ -8,8 +9,8 @@ from hushgrid.node import frames, wire
 from hushgrid.node.config.trust import credentials_of
 from hushgrid.node.frames import Hello, Sealed, Signed
 from hushgrid.node.schema.trust import Trusted
-from hushgrid.node.trust.guard import Guard
-from hushgrid.node.wire import COORDINATOR, Death, Publication, Topics
+from hushgrid.node.trust.guard import LEDGERS, Guard
+from hushgrid.node.wire import COORDINATOR, Death, Instance, Publication, Topics
 from tests.support.devices.certificates import NOON, Authority, written
 
 TOPICS = Topics("f")
@@ -41,13 +42,13 @@ class Ends:
         new.write_bytes(self.authority.revokes(*certificates).public_bytes(Encoding.PEM))
         new.rename(self.place / "crl.pem")
 
-    def starts(self, name):
-        """Its process, again."""
+    def starts(self, name, ledger=None):
+        """Its process, again; with another `ledger` if it is given."""
         cert, key = (str(self.place / name / f"own.{end}") for end in ("crt", "key"))
         place = {"ca": str(self.place / "ca.crt"), "crl": str(self.place / "crl.pem")}
         credentials = credentials_of(name, Trusted(**place, cert=cert, key=key), None, "file")
         self.sessions[name] += 1
-        session, refuse = (name.encode(), self.sessions[name]), self.refusals[name].append
+        session, refuse = (ledger or name.encode(), self.sessions[name]), self.refusals[name].append
         self.guards[name] = Guard(name, TOPICS, session, credentials, refuse, lambda: NAMES)
 
     def send(self, name, *publications):
@@ -139,6 +140,16 @@ def test_a_birth_by_a_renewed_certificate_that_comes_before_its_hello_waits_for_
     assert ends.heard[COORDINATOR] == [b"one", b"two"]
 
 
+def test_a_renewed_certificate_counts_at_the_next_session_of_a_peer_although_the_connection_stands(ends):
+    ends.send("n0", (STATE, b"one", True))
+    revoked = ends.certificates["n0"]
+    ends.certified("n0")
+    ends.revokes(revoked)
+    ends.starts(COORDINATOR)
+    ends.send("n0", (STATE, b"two", True))
+    assert ends.heard[COORDINATOR] == [b"one", b"two"]
+
+
 def test_a_peer_whose_certificate_is_revoked_is_none_from_the_next_hello_on(ends):
     ends.send(COORDINATOR, (EDGE, b"first", False))
     ends.revokes(ends.certificates["n0"])
@@ -146,6 +157,47 @@ def test_a_peer_whose_certificate_is_revoked_is_none_from_the_next_hello_on(ends
     ends.send("n0", (BACK, b"late", False))
     assert ends.heard[COORDINATOR] == []
     assert "revoked" in " ".join(ends.refusals[COORDINATOR])
+
+
+def test_a_peer_whose_certificate_is_revoked_begins_nothing_although_nobody_says_hello(ends):
+    ends.send("n0", (STATE, b"one", True))
+    ends.revokes(ends.certificates["n0"])
+    ends.send("n0", (STATE, b"two", True))
+    assert ends.heard[COORDINATOR] == [b"one"]
+    assert "revoked" in " ".join(ends.refusals[COORDINATOR])
+
+
+def test_a_peer_whose_old_certificate_is_revoked_counts_by_its_new_one_and_what_it_said_before_does_not(ends):
+    said = of(Sealed, [*ends.send("n0", (BACK, b"one", False)), *ends.send("n0", (BACK, b"two", False))])
+    revoked = ends.certificates["n0"]
+    ends.certified("n0")
+    ends.revokes(revoked)
+    ends.guards[COORDINATOR].connected()
+    ends.carry(ends.guards["n0"].connected())
+    ends.carry(said)
+    ends.send("n0", (BACK, b"three", False))
+    assert ends.heard[COORDINATOR] == [b"one", b"two", b"three"]
+
+
+def test_an_earlier_session_does_not_come_back_by_a_certificate_that_counts_still(ends):
+    ends.send("n0", (BACK, b"one", False))
+    revoked = ends.certificates["n0"]
+    ends.certified("n0")
+    late = ends.guards["n0"].connected()  # the hello of its first session by its new certificate
+    ends.revokes(revoked)
+    ends.guards[COORDINATOR].connected()
+    ends.starts("n0")
+    ends.send("n0", (BACK, b"two", False))
+    ends.carry(late)
+    assert ends.heard[COORDINATOR] == [b"one", b"two"]
+    assert ends.guards[COORDINATOR].peers["n0"].hello.key == ends.guards["n0"].key.public
+
+
+def test_a_name_has_no_more_than_so_many_ledgers(ends):
+    for number in range(LEDGERS + 3):
+        ends.starts("n0", b"ledger %d" % number)
+        ends.send("n0", (BACK, b"%d" % number, False))
+    assert ends.heard[COORDINATOR] == [b"%d" % number for number in range(LEDGERS)]
 
 
 def test_a_list_that_cannot_be_read_lets_nobody_new_in_and_ends_nothing(ends):
@@ -161,6 +213,33 @@ def test_a_last_will_passes_and_nothing_else_in_clear(ends):
     death = wire.encode(Death(1))
     ends.carry([Publication(STATE, death), Publication(BACK, death), Publication(BACK, b"junk")])
     assert ends.heard[COORDINATOR] == [death]
+    assert [line.split(":")[0] for line in ends.refusals[COORDINATOR]] == ["unsealed"] * 2
+
+
+def test_a_death_in_its_own_name_tells_an_end_nothing(ends):
+    """A coordinator would give way to another one, which the broker has made up."""
+    ends.carry([Publication(TOPICS.state(COORDINATOR), wire.encode(Death(9, Instance(b"made up", 1, 1e11))))])
+    assert ends.heard[COORDINATOR] == ends.refusals[COORDINATOR] == []
+
+
+def frame_of(kind, carried):
+    (publication, *_) = of(kind, carried)
+    return publication.topic, frames.decode(publication.payload)
+
+
+@pytest.mark.parametrize("lie", [{"session": 1 << 63}, {"session": (1 << 64) - 1}, {"standing": {"elsewhere": 1}}])
+def test_a_hello_that_says_what_none_says_is_refused_and_ends_nothing(lie, ends):
+    topic, hello = frame_of(Hello, ends.send("n0", (BACK, b"one", False)))
+    ends.carry([Publication(topic, frames.encode(replace(hello, **lie)))])
+    assert [line.split(":")[0] for line in ends.refusals[COORDINATOR]] == ["unsealed"]
+    ends.send("n0", (BACK, b"two", False))
+    assert ends.heard[COORDINATOR] == [b"one", b"two"]
+
+
+def test_no_signed_message_is_kept_for_a_hello_that_is_longer_than_any_of_its_kind(ends):
+    topic, signed = frame_of(Signed, ends.send("n0", (STATE, b"one", True)))
+    for where, size in ((topic, wire.SMALL + 1), (TOPICS.all("n0"), wire.SMALL + 1)):
+        assert ends.guards[COORDINATOR].open(where, frames.encode(replace(signed, message=bytes(size)))) == ([], [])
     assert [line.split(":")[0] for line in ends.refusals[COORDINATOR]] == ["unsealed"] * 2
 
 

@@ -1,0 +1,36 @@
+"""What an event loop drives, as far as it knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+
+class Ticking(Protocol):
+    """An end's own time, in seconds."""
+
+    time: float
+    sleeps_until: float
+
+    def time_at(self, now: float, hears: bool) -> float: ...
+    def worked(self, seconds: float) -> None: ...
+
+
+class Served(Protocol):
+    """What the loop drives: an `Endpoint` of the fleet, or an end of a local connection."""
+
+    log: Callable[[str], None]
+
+    @property
+    def clock(self) -> Ticking: ...
+    @property
+    def subscriptions(self) -> tuple[str, ...]: ...
+    @property
+    def due(self) -> float: ...
+    @property
+    def patient(self) -> bool: ...
+    def connected(self) -> Sequence[tuple[str, bytes, bool]]: ...
+    def on_message(self, topic: str, payload: bytes) -> Sequence[tuple[str, bytes, bool]]: ...
+    def on_tick(self, now: float) -> Sequence[tuple[str, bytes, bool]]: ...
+    def idle(self) -> None: ...
+    def refused(self, topic: str, reason: str) -> Sequence[tuple[str, bytes, bool]]: ...

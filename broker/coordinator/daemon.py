@@ -130,15 +130,16 @@ def main(
     A run under way when the process ends is gone on with at the next start. It waits for the broker itself, for as long
     as that takes (`once`: for REACH_S). SIGTERM and SIGINT: 0.
 
-    `standby`: after another one's death; `hand_over`: in another one's place, which ends.
+    `standby`: after another one's death; `hand_over`: in another one's place, which ends. Without either, too, if the
+    file says that there is a standby, unless `once`.
     """
     public = declared(config, path)
     with closing(Ledger(Path(config.state) / f"{COORDINATOR}.ledger", COORDINATOR)) as ledger:
         service_class = Service if config.run is None or once else Scheduled
         service = service_class(config, path, public, signals, ledger)
-        if standby or hand_over:
+        if standby or hand_over or (config.standby is not None and not once):
             service.unit.ready()
-            began = take_over(config, path, ledger, signals, _say, at_once=hand_over)
+            began = take_over(config, path, ledger, signals, _say, at_once=hand_over or not standby)
             service.began = began or service.began
         try:
             if once:
@@ -227,8 +228,6 @@ class Service:
         fleet goes on.
         """
         coordinator.membership.precedence.check(link.connects)
-        if self.replicated is not None and coordinator.finished and (over := self.replicated.over) is not None:
-            link.send([over])
         self.reporter(coordinator, link)
         self.views(coordinator, link)
 
@@ -247,6 +246,7 @@ class Service:
         """A connection for this coordinator. Its standby, if there is one, is told each commit by it."""
         config = self.config
         coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
+        self.replicated = None
         if config.standby is not None:
             self.replicated = Replicated(coordinator, config.fleet)
             coordinator.observe = self.replicated.observe

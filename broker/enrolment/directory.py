@@ -38,7 +38,7 @@ from hushgrid.broker.enrolment.authority import (
 )
 from hushgrid.broker.enrolment.lists.access import Access, Role, access_of
 from hushgrid.broker.enrolment.lists.choose import BrokerKind, broker_files, check_servers
-from hushgrid.broker.enrolment.lists.place import owner
+from hushgrid.broker.enrolment.lists.place import BROKER, owner
 from hushgrid.broker.standby.replica import STANDBY
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Name
@@ -51,7 +51,6 @@ from hushgrid.node.schema.yaml_file import convert, read_yaml
 from hushgrid.node.transport.connect import parse_urls, split
 from hushgrid.node.wire import COORDINATOR
 
-BROKER = "broker"  #: the name in the broker's certificate
 ROLES: dict[str, Role] = {COORDINATOR: "coordinator", STANDBY: "standby", WATCH: "watch", BROKER: "broker"}
 
 

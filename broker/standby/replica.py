@@ -11,11 +11,11 @@ import msgspec
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.runtime.driver import Driver
+from hushgrid.node.runtime.driver import Driver, Stored
 from hushgrid.node.runtime.endpoint import Clock, Endpoint
-from hushgrid.node.wire import COORDINATOR, Publication, Topics
+from hushgrid.node.wire import COORDINATOR, Instance, Plan, Publication, Topics
 
-STANDBY = "standby"  #: an identity that reads what the coordinator says of itself, and its run
+STANDBY = "standby"  #: an identity that reads what the coordinator says of itself
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -32,11 +32,16 @@ def topic(fleet: str) -> str:
 
 
 def decode(payload: bytes) -> Replica:
-    """Raises Malformed."""
+    """Raises Malformed: what is taken into a ledger would else end its coordinator at each start."""
     try:
-        return msgspec.msgpack.decode(payload, type=Replica)
-    except msgspec.MsgspecError as error:
+        replica = msgspec.msgpack.decode(payload, type=Replica)
+        plan = wire.decode_state(Plan, replica.plan)
+        wire.decode_state(Stored, replica.state)
+    except (msgspec.MsgspecError, ValueError) as error:
         raise Malformed(f"no replica: {error}") from None
+    if replica.run != wire.run_id(plan.plan, plan.nonce, plan.members):
+        raise Malformed("no replica: its run is of another plan")
+    return replica
 
 
 class Replicated:
@@ -46,19 +51,11 @@ class Replicated:
         self.endpoint, self.topic = endpoint, topic(fleet)
         self.log = endpoint.log
         self._driver: Driver | None = None  # of the run
-        self._committed = False
+        self._news = False  # whether the topic has something else than it is to have
 
     def observe(self, driver: Driver, _: bool) -> None:
         """A step of the run is in the ledger."""
-        self._driver, self._committed = driver, True
-
-    @property
-    def over(self) -> Publication | None:
-        """What clears the topic, once a run is over; None: nothing stands there."""
-        if self._driver is None:
-            return None
-        self._driver, self._committed = None, False
-        return Publication(self.topic, b"", True)
+        self._driver, self._news = driver, True
 
     # --- what the event loop calls ---
 
@@ -79,7 +76,7 @@ class Replicated:
         return self.endpoint.patient
 
     def connected(self) -> list[Publication]:
-        self._committed = True
+        self._news = True
         return self._first(self.endpoint.connected())
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
@@ -97,15 +94,30 @@ class Replicated:
     # --- inside ---
 
     def _first(self, out: list[Publication]) -> list[Publication]:
-        driver, committed, self._committed = self._driver, self._committed, False
-        stored = driver.ledger.runs.find(driver.run) if driver is not None and committed else None
-        if stored is None or stored.state is None:
+        if self._driver is not None and self.endpoint.finished:
+            self._driver, self._news = None, True
+        if not self._news:
             return out
-        return [Publication(self.topic, wire.encode(Replica(stored.id, stored.plan, stored.state)), True), *out]
+        self._news = False
+        return [Publication(self.topic, self._replica(), True), *out]
+
+    def _replica(self) -> bytes:
+        """Empty, which clears the topic, if no run is in its rounds."""
+        stored = self._driver.ledger.runs.find(self._driver.run) if self._driver is not None else None
+        if stored is None or stored.state is None:
+            return b""
+        return wire.encode(Replica(stored.id, stored.plan, stored.state))
 
 
-def restore(ledger: Ledger, replica: Replica) -> None:
-    """The run is under way in this ledger, as in the other one."""
+def restore(ledger: Ledger, replica: Replica | None, before: Instance | None = None) -> None:
+    """The run under way in this ledger is that of the topic, as in the ledger of the coordinator `before` this one.
+
+    Without one on the topic a run of this ledger is over, unless it was the last one's.
+    """
+    if replica is None:
+        if before is not None and before.ledger != ledger.id:
+            ledger.runs.abandon()
+        return
     known = ledger.runs.under_way()
     if known is None or known.id != replica.run:
         ledger.runs.abandon()

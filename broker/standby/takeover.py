@@ -1,5 +1,8 @@
 """`hushgrid coordinator FILE --standby`: waits for the coordinator's death, then takes its place and its run.
 
+Where there is a standby each start takes the place and the run, that of a coordinator that died too: the other may have
+gone on meanwhile, and its own ledger be behind.
+
 The one that takes over connects as the coordinator, which ends the other's connection if there still is one, and says
 that it is a later one: the other ends when it reads that. Only then the run is read that is gone on with.
 """
@@ -33,7 +36,7 @@ def take_over(
 ) -> float | None:
     """Waits until the coordinator of the file is dead for as long as `standby` says (`at_once`: for nothing).
 
-    Returns when this one begins, s since 1970; its ledger has the other's run. None: somebody asked it to end.
+    Returns when this one begins, s since 1970; its ledger has the run that is under way. None: somebody asked it to end.
     Raises InputError if the file says nothing of a standby.
     """
     if config.standby is None:
@@ -48,18 +51,18 @@ def take_over(
             link.close()
         if signals:
             return None
-    log("takes over")
+        log("takes over")
     began = watcher.later(system.machine.wall())
     claim = Claim(config.fleet, Instance(ledger.id, ledger.runs.new_session(), began), log)
-    link = link_to(config.broker, Party(COORDINATOR, claim.will, claim.subscriptions, config.tls, True))
+    link = link_to(config.broker, Party(COORDINATOR, claim.will, claim.subscriptions, config.tls, False))
     try:
         serve_all([(claim, link)], lambda: claim.quiet, signals)
     finally:
         link.close(forget=False)
     if signals:
         return None
+    restore(ledger, claim.replica, claim.last or watcher.last)
     if claim.replica is not None:
-        restore(ledger, claim.replica)
         log(f"goes on with run {claim.replica.run.hex()[:8]}")
     return claim.instance.began
 
@@ -109,10 +112,12 @@ class Claim(Watcher):
                 self._heard = self.clock.time
                 return []
             presence = wire.decode_presence(payload)
-            if isinstance(presence, Progress) and presence.by is not None and presence.by.replaces(self.instance):
-                later = (
-                    min(presence.by.began, LATEST) + 1.0
-                )  # of one that was not heard of, or that a broker has planted
+            by = None if isinstance(presence, wire.Birth) else presence.by
+            if by is None or by.ledger == self.instance.ledger:
+                return []
+            self.last = by
+            if isinstance(presence, Progress) and by.replaces(self.instance):
+                later = min(by.began, LATEST) + 1.0  # of one that was not heard of, or that a broker has planted
                 self.instance = Instance(self.instance.ledger, self.instance.session, later)
                 return self.connected()
         return []

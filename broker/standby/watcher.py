@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 
-from hushgrid.broker.standby.replica import topic
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import status, wire
 from hushgrid.node.runtime.endpoint import Clock
@@ -25,9 +24,10 @@ class Watcher:
     def __init__(self, fleet: str, after: float, log: Callable[[str], None]) -> None:
         self.topics, self.after, self.log, self.clock = Topics(fleet), after, log, Clock()
         t = self.topics
-        self.subscriptions: tuple[str, ...] = (t.state(COORDINATOR), t.status(COORDINATOR), topic(fleet))
+        self.subscriptions: tuple[str, ...] = (t.state(COORDINATOR), t.status(COORDINATOR))
         self.last: Instance | None = None  #: the coordinator that was heard last
         self.dead_since: float | None = 0.0  #: s of `clock`; None: it lives. Nobody is heard of at first
+        self._ended = -1  # the session that is dead: a broker retains what it said before
 
     @property
     def takes_over(self) -> bool:
@@ -59,11 +59,10 @@ class Watcher:
                 self._on_state(wire.decode_presence(payload))
             elif (kind, name) == ("status", COORDINATOR) and (report := status.decode(payload)).node == COORDINATOR:
                 if report.state != "off":
-                    self._lives()
+                    if report.session > self._ended:
+                        self._lives()
                 elif self.last is None or report.session >= self.last.session:
-                    self._died("says that it ends")
-            else:
-                self._lives()  # it goes on with its run
+                    self._died("says that it ends", report.session)
         return []
 
     def on_tick(self, now: float) -> list[Publication]:
@@ -85,7 +84,7 @@ class Watcher:
             self.last = presence.by or self.last
             self._lives()
         elif isinstance(presence, Death) and not self._outlived(presence.by):
-            self._died("is gone")
+            self._died("is gone", presence.session)
 
     def _outlived(self, by: Instance | None) -> bool:
         """Whether it is an earlier session that has died, or an earlier coordinator."""
@@ -95,11 +94,13 @@ class Watcher:
         return last.replaces(by) or (last.ledger == by.ledger and by.session < last.session)
 
     def _lives(self) -> None:
+        self._ended = -1
         if self.dead_since is not None:
             self.dead_since = None
             self.log("the coordinator is there")
 
-    def _died(self, how: str) -> None:
+    def _died(self, how: str, session: int) -> None:
+        self._ended = session
         if self.dead_since is None:
             self.dead_since = self.clock.time
             self.log(f"the coordinator {how}; takes over in {self.after:g} s unless it comes back")

@@ -27,7 +27,12 @@ def main(options: argparse.Namespace) -> int:
 
         if is_site(options.config):
             from hushgrid.broker.sites import daemon as of_site
+            from hushgrid.kernels.errors import InputError
 
+            if options.once or options.standby or options.hand_over:
+                raise InputError(
+                    f"{options.config}: found --once, --standby or --hand-over, expected none: it is a site's file"
+                )
             return of_site.main(load_site(options.config), signals)
         from hushgrid.broker.coordinator import daemon as coordinate
 

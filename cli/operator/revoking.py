@@ -95,7 +95,7 @@ def revoke(directory: FleetDirectory, name: str, authority: Authority, apply: st
 def _cut(directory: FleetDirectory, names: list[str], authority: Authority) -> None:
     from hushgrid.broker.enrolment.authority import now
     from hushgrid.broker.enrolment.cut import cut_of, take_over
-    from hushgrid.broker.enrolment.directory import BROKER
+    from hushgrid.broker.enrolment.lists.place import BROKER
 
     ended = [n for n in directory.names() if directory.is_out(n) or directory.identity(n).newest.ends <= now()]
     for name in names or [n for n in ended if n != BROKER]:

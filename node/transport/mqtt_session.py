@@ -192,7 +192,7 @@ class Session:
     def flush(self) -> None:
         """Sends what is queued, as long as the broker accepts more messages without acknowledging (Receive Maximum)."""
         queue, stream = self._queue, self.stream
-        if queue and self.connected:
+        if queue and self.connected and len(self.unacked) < self._receive_maximum:
             self._sent_at = time.monotonic()
             while queue and len(self.unacked) < self._receive_maximum:
                 topic, name, payload, retain, expiry = queue.popleft()

@@ -117,7 +117,7 @@ def _coordinator(t: Topics, standby: bool) -> Rights:
 
 
 def _standby(t: Topics) -> Rights:
-    read = (t.state(COORDINATOR), t.status(COORDINATOR), t.edge(COORDINATOR, STANDBY))
+    read = (t.state(COORDINATOR), t.status(COORDINATOR))  # it reads the run once it has the coordinator's place
     return Rights(STANDBY, "standby", (), read, subscribe=read)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from hushgrid.broker.enrolment.lists.access import Access, Rights
-from hushgrid.broker.enrolment.lists.place import Place
+from hushgrid.broker.enrolment.lists.place import BROKER, Place
 
 DELIVERED = "$MQTT.sub.>"
 #: What NATS keeps for MQTT beside DELIVERED, of this version and of later ones. A denial wins over a right.
@@ -90,7 +90,9 @@ include nats.conf
 cluster {{
   name: "hushgrid"
   listen: "0.0.0.0:{port + 1}"
-  {_tls(place, "verify")}
+  {_tls(place, "verify_and_map")}
+  # Whoever speaks as a server reads and says everything: the broker's certificate alone, none of the fleet's others.
+  authorization {{ user: "CN={BROKER}" }}
   routes: [{routes}]
 }}
 """

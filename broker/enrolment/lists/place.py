@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from hushgrid.node.transport.connect import Address
 
+BROKER = "broker"  #: the name in the broker's certificate
 USER = "mosquitto"  #: that it gives root's rights up for
 
 

@@ -2,12 +2,16 @@
 stands on the topic of the standby. The same bits, and nothing is paid twice.
 """
 
+from contextlib import closing
+
 import pytest
 
-from hushgrid.broker.standby.replica import Replicated, decode, restore, topic
+from hushgrid.broker.standby.replica import Replica, Replicated, decode, restore, topic
 from hushgrid.kernels.machine import Malformed
+from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.wire import COORDINATOR
+from hushgrid.node.runtime.driver import Stored
+from hushgrid.node.wire import COORDINATOR, Instance, Plan
 from tests.support.devices.zone_fleet import World, setup
 
 pytestmark = pytest.mark.runs
@@ -33,13 +37,13 @@ class Watched(World):
             seated.observe(made.driver, True)
         return seated
 
-    def take_over(self, lost):
-        """The coordinator dies, with the messages that are `lost`, and with its disk."""
+    def take_over(self, lost, file="second.ledger"):
+        """The coordinator dies, with the messages that are `lost`; another goes on, with a disk of its own."""
         self.hub.queue[:] = [one for one in self.hub.queue if not lost(one)]
-        ledger = Ledger(self.directory / "second.ledger", COORDINATOR)
+        self.ledgers[COORDINATOR].close()
+        ledger = Ledger(self.directory / file, COORDINATOR)
         if payload := self.hub.retained.get(TOPIC):
             restore(ledger, decode(payload))
-        self.ledgers[COORDINATOR].close()
         self.ledgers[COORDINATOR] = ledger
         self.hub.endpoints[COORDINATOR] = self.coordinator(ledger)
         self.hub._connect(COORDINATOR)
@@ -91,6 +95,48 @@ def test_a_coordinator_that_dies_before_any_delivery_is_replaced_and_nothing_is_
         assert members(world) == expected, moment
 
 
+@pytest.mark.parametrize("later", [2, 9, 16])
+def test_the_first_comes_back_with_its_old_ledger_and_goes_on_where_the_second_was(tmp_path, later):
+    (tmp_path / "undisturbed").mkdir()
+    count, expected = deliveries(tmp_path / "undisturbed")
+    for moment in range(0, count - 1 - later, 3):
+        directory = tmp_path / str(moment)
+        directory.mkdir()
+        world, now = Watched(directory, setup(ROUNDS)), 0
+
+        def die(world, moment=moment):
+            nonlocal now
+            if now == moment:
+                world.take_over(LOST["nothing"])
+            if now == moment + later:
+                world.take_over(LOST["everything"], f"{COORDINATOR}.ledger")
+            now += 1
+
+        world.run(die)
+        world.close()
+        assert members(world) == expected, moment
+
+
+def test_a_run_of_ones_own_that_another_has_ended_is_over(tmp_path):
+    another, ended = Instance(b"b" * 16, 1, 200.0), b"r" * 16
+    with closing(Ledger(tmp_path / "first.ledger", COORDINATOR)) as ledger:
+        ledger.join(ended, b"plan")
+        restore(ledger, None, None)
+        restore(ledger, None, Instance(ledger.id, 7, 100.0))
+        assert ledger.runs.running() == ended
+        restore(ledger, None, another)
+        assert ledger.runs.running() == b""
+
+
+def test_the_topic_is_empty_once_the_run_is_over_and_again_at_a_connection_that_was_away_then(tmp_path):
+    world = Watched(tmp_path, setup(ROUNDS))
+    world.run()
+    assert TOPIC not in world.hub.retained
+    (first, *_) = world[COORDINATOR].connected()
+    assert (first.topic, first.payload, first.retain) == (TOPIC, b"", True)
+    world.close()
+
+
 def test_the_topic_has_the_state_before_a_member_has_what_is_sent_after_it(tmp_path):
     world, seen = Watched(tmp_path, setup(ROUNDS)), []
     publish = world.hub.publish
@@ -109,6 +155,11 @@ def test_the_topic_has_the_state_before_a_member_has_what_is_sent_after_it(tmp_p
 
 
 def test_what_is_no_replica_is_refused():
-    for payload in (b"", b"x", b"\x81\xa3run\x01"):
+    plan = wire.encode(Plan(b"plan", b"nonce", {"z1": 1}))
+    state = wire.encode(Stored(b"", None, {}, (0, 0), (0, 0)))
+    run = wire.run_id(b"plan", b"nonce", {"z1": 1})
+    assert decode(wire.encode(Replica(run, plan, state))).run == run
+    planted = [Replica(b"r" * 16, plan, state), Replica(run, b"plan", state), Replica(run, plan, b"state")]
+    for payload in (b"", b"x", b"\x81\xa3run\x01", *map(wire.encode, planted)):
         with pytest.raises(Malformed, match="no replica"):
             decode(payload)

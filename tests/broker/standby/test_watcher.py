@@ -6,12 +6,13 @@ import pytest
 
 from hushgrid.broker.standby.takeover import Claim
 from hushgrid.broker.standby.watcher import LATEST, Watcher
-from hushgrid.node import wire
+from hushgrid.node import status, wire
 from hushgrid.node.wire import COORDINATOR, Death, Instance, Progress, Topics
 
 T = Topics("demo")
 FIRST, SECOND = Instance(b"a" * 16, 1, 100.0), Instance(b"b" * 16, 1, 200.0)
 AFTER = 30.0
+MOMENT = status.moment(0.0)
 
 
 class Heard(Watcher):
@@ -29,6 +30,13 @@ class Heard(Watcher):
 
     def hear(self, presence):
         self.on_message(T.state(COORDINATOR), wire.encode(presence))
+
+
+    def read(self, session, state):
+        report = status.Status(
+            node=COORDINATOR, version="0", wire=1, session=session, since=MOMENT, at=MOMENT, state=state
+        )
+        self.on_message(T.status(COORDINATOR), status.encode(report))
 
 
 @pytest.fixture
@@ -59,6 +67,29 @@ def test_one_that_comes_back_in_time_keeps_its_place(standby):
     standby.hear(Death(1, FIRST))  # the will of the session before comes late
     standby.pass_time(1000)
     assert not standby.takes_over
+
+
+@pytest.mark.parametrize("state", ["running", "gathering", "over"])
+def test_what_a_broker_retains_of_a_dead_coordinator_says_not_that_it_lives(standby, state):
+    """A standby that starts, or connects again, after the death."""
+    standby.hear(Death(1, FIRST))
+    standby.read(1, state)
+    standby.pass_time(AFTER)
+    assert standby.takes_over
+
+
+def test_a_status_of_a_later_session_says_that_it_lives(standby):
+    standby.hear(Death(1, FIRST))
+    standby.read(2, "gathering")
+    standby.pass_time(1000)
+    assert not standby.takes_over
+
+
+def test_one_that_says_that_it_ends_is_dead(standby):
+    standby.hear(running())
+    standby.read(1, "off")
+    standby.pass_time(AFTER)
+    assert standby.takes_over
 
 
 def test_a_broker_that_is_away_is_no_death(standby):

@@ -170,3 +170,20 @@ def test_a_connection_that_publishes_need_not_ask(monkeypatch):
         broker.session.flush()
         assert broker.session.keep_alive()
     assert {first & 0xF0 for first, _ in broker.got()} == {0x30}
+
+
+def test_a_connection_that_may_publish_nothing_more_asks_and_ends_if_there_is_no_answer(monkeypatch):
+    """Its network is cut while as much is unacknowledged as the broker takes, and more waits."""
+    now = [1000.0]
+    monkeypatch.setattr(mqtt_session, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    broker = Broker(keepalive=20, connack=b"\x20\x06\x00\x00\x03\x21\x00\x01")  # Receive Maximum: 1
+    for _ in range(2):
+        broker.session.put("t", b"", False)
+    assert len(broker.got()) == 1
+    for _ in range(30):
+        now[0] += 1
+        broker.session.flush()
+        if not broker.session.keep_alive():
+            break
+    assert broker.got() == [PINGREQ]
+    assert now[0] == 1000.0 + 0.75 * 20 + 0.5 * 20

@@ -62,6 +62,43 @@ def test_the_standby_takes_over_in_the_rounds_and_nothing_is_paid_twice(fleet):
     assert standby.end() == 0
 
 
+def test_the_first_comes_back_in_the_rounds_and_takes_the_run_as_the_standby_has_it(fleet):
+    objective(fleet)
+    nodes = [fleet.node(z) for z in ZONES]
+    first = fleet.coordinator()
+    first.wait_for("round 6 of")
+    standby = second(fleet, "--standby")
+    standby.wait_for("the coordinator is there")
+    first.wait_for("round 12 of")
+    first.kill()
+    standby.wait_for("goes on with run")
+    standby.wait_for("round 30 of")
+    again = fleet.coordinator()
+    again.wait_for("goes on with run")
+    assert standby.code() == 3
+    again.wait_for("the next run:")
+    for node in nodes:
+        node.wait_for(" done: ")
+    for z in ZONES:
+        assert len(fleet.spends(z)) == ROUNDS
+    assert again.end() == 0
+
+
+def test_a_standby_that_starts_after_the_death_takes_over(fleet):
+    objective(fleet)
+    nodes = [fleet.node(z) for z in ZONES]
+    first = fleet.coordinator()
+    first.wait_for("round 12 of")
+    first.kill()
+    standby = second(fleet, "--standby")
+    standby.wait_for("goes on with run")
+    for node in nodes:
+        node.wait_for(" done: ")
+    for z in ZONES:
+        assert len(fleet.spends(z)) == ROUNDS
+    assert standby.end() == 0
+
+
 def test_a_hand_over_ends_the_first_with_one_line(fleet):
     objective(fleet)
     nodes = [fleet.node(z) for z in ZONES]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -233,24 +233,38 @@ class Agent(Neighbour):
 # --- Theorem IV.1 ---
 
 LS = np.geomspace(1e-6, 1e6, 49)  #: the free constant L of (i) and (ii)
+FEW = 9  #: answers of a growing eta that are looked at, the first and the last among them
 
 
 def theorem(params: Params, graph: Graph, M: Sequence[float]) -> str:
     """What it says of this graph and these parameters, in words. M: as of `conditions`."""
-    if graph.bipartite:
-        return "Theorem IV.1 promises nothing on a bipartite graph: (ii) fails for every eta and gamma"
     last = max(params.answers - 1, 1)
-    if holds(params, graph, M, (1, last)):
-        return "Theorem IV.1: its condition, (i) and (ii), is fulfilled by this graph, eta and gamma"
+    grows = isinstance(params.eta, Growth)
+    answers = sorted({round(k) for k in np.linspace(1, last, min(last, FEW))}) if grows else [1]
+    one_eta = all(len({params.eta_i(i, k) for i in range(graph.n)}) == 1 for k in (*answers, answers[-1] + 1))
+    if graph.bipartite and (params.of_edges or one_eta):  # W (D + A) is symmetric, and singular
+        return "Theorem IV.1 promises nothing on a bipartite graph: (ii) fails for every eta and gamma"
+    where = f" at {len(answers)} of {last} answers" if grows and len(answers) < last else ""
+    if holds(params, graph, M, answers):
+        return f"Theorem IV.1: its condition, (i) and (ii), is fulfilled by this graph, eta and gamma{where}"
     larger = (replace(params, gamma=10.0**k) for k in range(-3, 10) if 10.0**k > params.gamma)
-    enough = next((one.gamma for one in larger if holds(one, graph, M, (1, last))), None)
-    until = "no gamma up to 1e9 would fulfil it" if enough is None else f"gamma {enough:g} would fulfil it"
+    enough = next((one.gamma for one in larger if holds(one, graph, M, answers)), None)
+    until = "no gamma up to 1e9 would fulfil it" if enough is None else f"gamma {enough:g} would fulfil it{where}"
     return f"Theorem IV.1: its condition, which is sufficient, fails for this graph, eta and gamma; {until}"
 
 
 def holds(params: Params, graph: Graph, M: Sequence[float], answers: Sequence[int]) -> bool:
-    """Whether (i) and (ii) of Theorem IV.1 are fulfilled at these answers for some L > 0 and mu > 1."""
-    return all(any(min(conditions(params, graph, M, k, L)) > 0 for L in LS) for k in {*answers})
+    """Whether (i) and (ii) of Theorem IV.1 are fulfilled at all these answers for one L > 0 and one mu > 1."""
+    return any(_holds(params, graph, M, answers, L) for L in LS)
+
+
+def _holds(params: Params, graph: Graph, M: Sequence[float], answers: Sequence[int], L: float) -> bool:
+    mu = 1.0
+    for k in answers:  # (ii) of each wants a larger one, (i) of each a smaller one
+        if (least := _least_mu(_second(params, graph, k, L), M, L)) is None:
+            return False
+        mu = max(mu, least)
+    return all(min(conditions(params, graph, M, k, L, mu)) > 0 for k in answers)
 
 
 def conditions(
@@ -263,18 +277,38 @@ def conditions(
     over edges. M (N,): Lipschitz constants of O(f, D_i)'s gradient. mu: None is the one that favours (i) most among
     those that (ii) allows, for (i) wants a small mu and (ii) a large one.
     """
+    two = _second(params, graph, k, L)
+    if mu is None:
+        mu = _least_mu(two, M, L) or 2.0
+    DM, half = np.diag(np.square(M)), L * mu / (2 * two.sigma)
+    first = np.eye(graph.n) + _symmetric(two.recycled) - half * _symmetric(np.linalg.pinv(two.minus) @ DM)
+    second = two.second - half / (mu - 1) * DM
+    rounding = 8 * graph.n * np.finfo(float).eps * np.linalg.norm(two.plus, 2)
+    return float(np.linalg.eigvalsh(first)[0]), float(np.linalg.eigvalsh(second)[0] - rounding)
+
+
+class _Second(NamedTuple):
+    """(ii) without D_M's term, and what it is made of. W (D -+ A) of answer k + 1; sigma: the least of D~."""
+
+    minus: Matrix
+    plus: Matrix
+    recycled: Matrix  #: W (D + A) D~^-1
+    second: Matrix
+    sigma: float
+
+
+def _second(params: Params, graph: Graph, k: int, L: float) -> _Second:
     (minus, plus), (before, _) = (_laplacians(params, graph, answer) for answer in (k + 1, k))
     D = 2 * np.diag(before) + params.gamma
-    recycled, DM, sigma = plus / D, np.diag(np.square(M)), float(D.min())
-    second = _symmetric(plus - recycled @ (before + 2 / L * plus))
-    if mu is None:
-        half = np.diag(1 / np.asarray(M, np.float64))
-        ratio = float(np.linalg.eigvalsh(half @ second @ half)[0]) * 2 * sigma / L * (1 - 1e-9)  # mu/(mu - 1)
-        mu = ratio / (ratio - 1) if ratio > 1 else 2.0
-    first = np.eye(graph.n) + _symmetric(recycled) - L * mu / (2 * sigma) * _symmetric(np.linalg.pinv(minus) @ DM)
-    second = second - L * mu / (2 * sigma * (mu - 1)) * DM
-    rounding = 8 * graph.n * np.finfo(float).eps * np.linalg.norm(plus, 2)
-    return float(np.linalg.eigvalsh(first)[0]), float(np.linalg.eigvalsh(second)[0] - rounding)
+    recycled = plus / D
+    return _Second(minus, plus, recycled, _symmetric(plus - recycled @ (before + 2 / L * plus)), float(D.min()))
+
+
+def _least_mu(two: _Second, M: Sequence[float], L: float) -> float | None:
+    """The least mu that (ii) allows; None: it allows none."""
+    half = np.diag(1 / np.asarray(M, np.float64))
+    ratio = float(np.linalg.eigvalsh(half @ two.second @ half)[0]) * 2 * two.sigma / L * (1 - 1e-9)  # mu/(mu - 1)
+    return ratio / (ratio - 1) if ratio > 1 else None
 
 
 def _laplacians(params: Params, graph: Graph, k: int) -> tuple[Matrix, Matrix]:

@@ -139,7 +139,7 @@ class Recorder:
             "seq": envelope.seq,
             "mark": _mark(envelope.mark),
             "iterate": digest(wire.encode(envelope.body)) if isinstance(envelope.body, wire.Iterate) else None,
-        }
+        } | ({"stands": envelope.body.stands} if isinstance(envelope.body, wire.Join) else {})
 
 
 @contextmanager

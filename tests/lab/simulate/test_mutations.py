@@ -31,7 +31,11 @@ from hushgrid.node.runtime.driver import Driver, Stored
 from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.outcomes import Outcomes
 from hushgrid.node.site import value_store
-from tests.support.scenarios.simulated_mistakes import interval_without_a_line, sums_read_after_the_record
+from tests.support.scenarios.simulated_mistakes import (
+    interval_without_a_line,
+    state_not_stored,
+    sums_read_after_the_record,
+)
 
 SECONDS = 600.0  #: within which each is found, on two cores
 MOST = 60_000  #: faults
@@ -194,6 +198,7 @@ MUTATIONS = (
     Mutation(fresh_resend, "driver", "star", ("once",)),
     Mutation(gate_forgets, "driver", "star", ("paid",)),
     Mutation(never_again, "driver", "star", ("answered",)),
+    Mutation(state_not_stored, "driver", "star", ("resumed",)),
     Mutation(log_not_synced, "ledger log", "star", ("heard",)),
     Mutation(checksum_ignored, "ledger log", "zones", ("answered", "defect")),
     Mutation(sums_read_after_the_record, "ledger log", "token", ("marks", "paid")),

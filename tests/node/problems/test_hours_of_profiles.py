@@ -12,15 +12,21 @@ from tests.support.runs.day_fleet import setup_of, small
 PROFILES = "period,bus,p_mw,q_mvar\n" + "".join(f"{t},{b},1,0\n" for t in (1, 2, 3, 4) for b in (3, 4))
 
 
-def zone(directory, hours=""):
-    (directory / "profiles.csv").write_text(PROFILES)
+DAY = "{day: {energy_mwh: 0.02, power_factor: 0.97}}"
+
+
+def config(directory, data, adjacency=DAY):
     (directory / "z2.yaml").write_text(
-        f"node: z2\nfleet: day\nbroker: mqtt://localhost\nstate: state\n"
-        f"data: {{case: case5, zone: [3, 4], profiles: profiles.csv{hours}}}\n"
-        "budget: {epsilon: 9, adjacency: {day: {energy_mwh: 0.02, power_factor: 0.97}}}\n"
+        "node: z2\nfleet: day\nbroker: mqtt://localhost\nstate: state\n"
+        f"data: {{case: case5, zone: [3, 4], {data}}}\n"
+        f"budget: {{epsilon: 9, adjacency: {adjacency}}}\n"
     )
-    config = load_device(directory / "z2.yaml")
-    return config.kind.device(config, str(directory / "z2.yaml"))
+    return load_device(directory / "z2.yaml")
+
+
+def zone(directory, data):
+    device = config(directory, data)
+    return device.kind.device(device, str(directory / "z2.yaml"))
 
 
 def plan(directory, hours):
@@ -32,7 +38,8 @@ def plan(directory, hours):
 @pytest.mark.parametrize(("declared", "longest"), [("", 6.0), (", hours: 1", 1.0)])
 def test_no_plan_has_longer_periods_than_the_profiles(tmp_path, declared, longest):
     """Four periods are those of a day, unless their owner says how long they are."""
-    device = zone(tmp_path, declared)
+    (tmp_path / "profiles.csv").write_text(PROFILES)
+    device = zone(tmp_path, f"profiles: profiles.csv{declared}")
     device.check(plan(tmp_path, longest))
     device.check(plan(tmp_path, longest / 2))  # what is hidden is more then, never less
     with pytest.raises(InputError, match=rf"z2: found periods of .* in the plan, expected at most {longest:g} \("):
@@ -42,13 +49,7 @@ def test_no_plan_has_longer_periods_than_the_profiles(tmp_path, declared, longes
 def test_a_snapshot_lasts_an_hour(tmp_path):
     """Over a day of one period the same noise would hide a twenty-fourth of the energy."""
     (tmp_path / "loads.csv").write_text("bus,p_mw,q_mvar\n3,1,0\n4,1,0\n")
-    (tmp_path / "z2.yaml").write_text(
-        "node: z2\nfleet: day\nbroker: mqtt://localhost\nstate: state\n"
-        "data: {case: case5, zone: [3, 4], loads: loads.csv}\n"
-        "budget: {epsilon: 9, adjacency: {day: {energy_mwh: 0.02, power_factor: 0.97}}}\n"
-    )
-    config = load_device(tmp_path / "z2.yaml")
-    device = config.kind.device(config, str(tmp_path / "z2.yaml"))
+    device = zone(tmp_path, "loads: loads.csv")
     made = setup_of("case5", [[1, 2, 5], [3, 4]], {"periods": 1, "hours": 1}).plan
     device.check(made)
     horizon = msgspec.structs.replace(made.problem.horizon, hours=24.0)
@@ -58,10 +59,5 @@ def test_a_snapshot_lasts_an_hour(tmp_path):
 
 def test_hours_are_said_of_profiles(tmp_path):
     (tmp_path / "loads.csv").write_text("bus,p_mw,q_mvar\n3,1,0\n4,1,0\n")
-    (tmp_path / "z2.yaml").write_text(
-        "node: z2\nfleet: day\nbroker: mqtt://localhost\nstate: state\n"
-        "budget: {epsilon: 9, adjacency: {bounded-change: 1}}\n"
-        "data: {case: case5, zone: [3, 4], loads: loads.csv, hours: 1}\n"
-    )
     with pytest.raises(InputError, match=r"data\.hours: found 1, expected data.profiles beside it"):
-        load_device(tmp_path / "z2.yaml")
+        config(tmp_path, "loads: loads.csv, hours: 1", "{bounded-change: 1}")

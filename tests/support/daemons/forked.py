@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.support.paths import ROOT
 
 #: What a command may be told by its environment that no module reads as it is imported.
-LATE = {"HUSHGRID_MQTT_USER", "HUSHGRID_MQTT_PASSWORD", "HUSHGRID_HISTORY"}
+LATE = {"HUSHGRID_MQTT_USER", "HUSHGRID_MQTT_PASSWORD", "HUSHGRID_HISTORY", "HUSHGRID_MISTAKE"}
 
 
 class Forker:

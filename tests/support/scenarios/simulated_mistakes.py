@@ -1,4 +1,4 @@
-"""Mistakes that the stack once had, put back: the simulation finds them by search, and in their lives."""
+"""Mistakes that the simulation and the storm find: some the stack once had, and they are put back."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from unittest.mock import patch
 from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.spend_table import SpendTable
+from hushgrid.node.runtime.driver import Driver
 
 
 def interval_without_a_line() -> AbstractContextManager[Any]:
@@ -25,6 +26,21 @@ def sums_read_after_the_record() -> AbstractContextManager[Any]:
             commit(self, run, **more)
 
     return patch.object(Ledger, "commit", late)
+
+
+def state_not_stored() -> AbstractContextManager[Any]:
+    """A step's spends are committed, and where its run stands is not."""
+    return patch.object(Driver, "_stored", lambda self: None)
+
+
+def nothing_but_spends_stored() -> AbstractContextManager[Any]:
+    """Nor are the answers that a gate must repeat."""
+    commit = Ledger.commit
+
+    def mutated(self: Ledger, run: bytes, **more: Any) -> None:
+        commit(self, run, **more | {"state": None, "answers": ()})
+
+    return patch.object(Ledger, "commit", mutated)
 
 
 def _but_the_first(scopes: Callable[..., Any]) -> Callable[..., Any]:

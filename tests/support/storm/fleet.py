@@ -28,7 +28,7 @@ from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, Topics
 from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, Daemon
 from tests.support.scenarios.simulated_lives import made
-from tests.support.storm.recorded import END, PLACE, Notebook, history, read
+from tests.support.storm.recorded import END, MISTAKE, PLACE, Notebook, history, read
 from tests.support.transport.cut_lines import Lines
 from tests.support.transport.fleet_brokers import Broker
 
@@ -39,7 +39,7 @@ EVERY_S = 2.0
 RESTART_S = 1.0  #: after which a service that has ended by itself is started again
 FORESEEN = (4,)  #: exit codes of a service that tries again: a disk, a mark or a broker that may come back
 ANSWERS = ("answer", "held")
-OVER = ("mend", "thaw", "open", "melt")  #: what ends a fault
+OVER = ("mend", "thaw", "open", "melt", "restore")  #: what ends a fault
 
 
 class _Directory(FleetDirectory):
@@ -66,7 +66,9 @@ class Done(NamedTuple):
 class Storm:
     """One fleet in a storm. Times are those of the clock of its history."""
 
-    def __init__(self, place: Path, kind: str, pattern: str, stack: ExitStack) -> None:
+    def __init__(self, place: Path, kind: str, pattern: str, stack: ExitStack, mistake: str = "") -> None:
+        """mistake: one of `simulated_mistakes`, of all its daemons."""
+        self.environment = {MISTAKE: mistake} if mistake else {}
         self.place, self.pattern, self.stack, self.fleet = place, pattern, stack, made(pattern)
         self.fed = pattern != "zones"  #: zones give one noisy answer, and repeat it: each run leaves the same
         place.mkdir(parents=True)
@@ -252,7 +254,7 @@ class Storm:
             case "restart":
                 self._restart(names[0], fault.seconds)
             case "reload":
-                self._reload(names[0], fault.amount if fault.how == "budget" else 0.0)
+                self._reload(names[0], fault.amount if fault.how == "budget" else 0.0, fault.seconds)
             case "cut":
                 for name in fault.who:
                     (self.lines.silence if fault.how == "silent" else self.lines.cut)(name)
@@ -277,7 +279,7 @@ class Storm:
         self.notebook.note("start", name)
         command = [*HUSHGRID, role, str(self.place / name / config_of(name))]
         log = self.place / name / f"{self.starts}.log"
-        self.daemons[name] = Daemon(log, command, {PLACE: str(self.place / f"{name}{END}")})
+        self.daemons[name] = Daemon(log, command, {PLACE: str(self.place / f"{name}{END}")} | self.environment)
         self.stack.callback(self.daemons[name].kill)
 
     def _kill(self, name: str, seconds: float) -> None:
@@ -295,11 +297,21 @@ class Storm:
         daemon.child.send_signal(signal.SIGTERM)
         self.ending[name] = daemon, seconds
 
-    def _reload(self, name: str, share: float) -> None:
-        if share:
+    def _reload(self, name: str, share: float, seconds: float = 0.0) -> None:
+        """share: of the budget that its owner allows for so many seconds, if it is whole now; 0: as it was."""
+        whole = self._budget(name, 1.0)
+        if share and self.budgets[name] == whole:
             self.budgets[name] = self._budget(name, share)
             self._write(name)
+            self._later(seconds, "restore", name)
         self.daemons[name].child.send_signal(signal.SIGHUP)
+
+    def _restore(self, name: str) -> None:
+        """A budget that stays small would let its device refuse nearly every run."""
+        self.budgets[name] = self._budget(name, 1.0)
+        self._write(name)
+        if name in self.daemons:
+            self.daemons[name].child.send_signal(signal.SIGHUP)
 
     def _mend(self, name: str) -> None:
         self.lines.mend(name)
@@ -324,10 +336,7 @@ class Storm:
         while self.down:  # RabbitMQ takes a while
             self._turn([])
         for name in self.fleet.nodes:
-            self.budgets[name] = self._budget(name, 1.0)
-            self._write(name)
-            if name in self.daemons:
-                self.daemons[name].child.send_signal(signal.SIGHUP)
+            self._restore(name)
 
     def _end(self) -> None:
         """All of them end in order; then their disks are read, and the history is made whole."""

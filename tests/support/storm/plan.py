@@ -17,7 +17,7 @@ SHARES = {
     ("cut", "all"): 1.0, ("broker", "kill"): 1.2, ("broker", "freeze"): 1.0,
 }  # fmt: skip
 #: The most seconds that each lasts.
-LONGEST_S = {"kill": 2.0, "freeze": 5.0, "restart": 1.0, "reload": 0.0, "cut": 5.0, "broker": 3.0}
+LONGEST_S = {"kill": 2.0, "freeze": 5.0, "restart": 1.0, "reload": 5.0, "cut": 5.0, "broker": 3.0}
 
 
 def drawn(seed: str, nodes: Sequence[str], seconds: float) -> list[Fault]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
@@ -13,9 +13,11 @@ from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.recorder import Recorder, recorded
 from hushgrid.node import system
 from hushgrid.node.transport.mqtt import MqttLink
+from tests.support.scenarios import simulated_mistakes
 
 FLEET = "simulated"  #: as `lab.simulate.fleet` names it
 PLACE = "HUSHGRID_HISTORY"  #: the variable that names the file of a daemon, FOLDER/NAME.events
+MISTAKE = "HUSHGRID_MISTAKE"  #: that names a function of `simulated_mistakes`, which every daemon has then
 END = ".events"
 
 
@@ -60,7 +62,11 @@ def noted(path: Path) -> Iterator[None]:
         return put(link, topic, payload, retain, expiry)
 
     system.machine = Watched(name, recorder)
-    with recorded(recorder), patch.object(MqttLink, "_put", puts):
+    with ExitStack() as stack:
+        stack.enter_context(recorded(recorder))
+        stack.enter_context(patch.object(MqttLink, "_put", puts))
+        if mistake := os.environ.get(MISTAKE):
+            stack.enter_context(getattr(simulated_mistakes, mistake)())
         yield
 
 

@@ -27,10 +27,10 @@ SECONDS = float(os.environ.get("HUSHGRID_STORM_S", "600"))  #: on each broker, s
 SEED = int(os.environ.get("HUSHGRID_STORM_SEED", "1"))
 
 
-def storm(place: Path, kind: str, pattern: str, seconds: float) -> Done:
+def storm(place: Path, kind: str, pattern: str, seconds: float, mistake: str = "") -> Done:
     need(kind)
     with ExitStack() as stack:
-        storm = Storm(place, kind, pattern, stack)
+        storm = Storm(place, kind, pattern, stack, mistake)
         faults = drawn(f"{SEED} {kind} {pattern}", storm.fleet.nodes, seconds)
         print(f"\n{kind}, {pattern}, seed {SEED}: {words(faults)}", flush=True)
         return storm.run(faults, seconds)
@@ -49,6 +49,15 @@ def test_no_promise_is_broken_in_ten_minutes(tmp_path: Path, kind: str) -> None:
         write_history(path := out / f"{kind}-{pattern}.history", done.history)
         assert check(done.history) == [], f"python lab/simulate/checker.py {path}"
     print(tables(storms), flush=True)
+
+
+@pytest.mark.long
+@pytest.mark.mosquitto
+@pytest.mark.parametrize("mistake", ["state_not_stored", "nothing_but_spends_stored"])
+def test_a_driver_that_forgets_its_run_is_found_within_a_minute(tmp_path: Path, mistake: str) -> None:
+    """Who is killed in a run comes back into it, and says where it stands."""
+    findings = check(storm(tmp_path / "star", "mosquitto", "star", 60.0, mistake).history)
+    assert "resumed" in {finding.promise for finding in findings}
 
 
 @pytest.mark.mosquitto

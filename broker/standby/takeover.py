@@ -36,7 +36,7 @@ def take_over(
 ) -> float | None:
     """Waits until the coordinator of the file is dead for as long as `standby` says (`at_once`: for nothing).
 
-    Returns when this one begins, s since 1970; its ledger has the run that is under way. None: somebody asked it to end.
+    Returns when this one begins, s since 1970; its ledger has the run under way. None: somebody asked it to end.
     Raises InputError if the file says nothing of a standby.
     """
     if config.standby is None:

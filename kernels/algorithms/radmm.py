@@ -241,8 +241,7 @@ def theorem(params: Params, graph: Graph, M: Sequence[float]) -> str:
     last = max(params.answers - 1, 1)
     grows = isinstance(params.eta, Growth)
     answers = sorted({round(k) for k in np.linspace(1, last, min(last, FEW))}) if grows else [1]
-    one_eta = all(len({params.eta_i(i, k) for i in range(graph.n)}) == 1 for k in (*answers, answers[-1] + 1))
-    if graph.bipartite and (params.of_edges or one_eta):  # W (D + A) is symmetric, and singular
+    if graph.bipartite:  # u'W (D + A) = 0 for a u, and with it all of (ii) but -D_M's term
         return "Theorem IV.1 promises nothing on a bipartite graph: (ii) fails for every eta and gamma"
     where = f" at {len(answers)} of {last} answers" if grows and len(answers) < last else ""
     if holds(params, graph, M, answers):

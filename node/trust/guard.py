@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast
 
 from msgspec.structs import replace
 
@@ -129,7 +129,8 @@ class Guard:
         return [*out, Publication(topic, frames.encode(Broadcast(number, tags, payload)))]
 
     def _signed(self, topic: str, payload: bytes) -> bytes:
-        """The same bytes as long as the message is the same."""
+        """The same bytes as long as the message and the certificate are the same."""
+        self._renewed()
         last, frame = self._statements.get(topic, (b"", b""))
         if last != payload or not frame:
             number, key = self._next(topic), self.key.public
@@ -172,9 +173,9 @@ class Guard:
                 return self._sealed(src, kind, topic, number, proof, message)
             case Broadcast(number, tags, message) if kind == "all":
                 # One without a tag for us is for neighbours that were met later.
-                if (proof := tags.get(self.name)) is None:
+                if (tag := tags.get(self.name)) is None:
                     return [], []
-                return self._sealed(src, kind, topic, number, proof, message)
+                return self._sealed(src, kind, topic, number, tag, message)
             case Signed(message=message) if kind != "edge" and len(message) <= _limit(kind, src):
                 return self._stated(src, kind, topic, frame, payload)
         return self._refused(f"unsealed: a {type(frame).__name__} on {topic}")
@@ -294,7 +295,10 @@ class Guard:
     def _hello(self, dst: str, echo: bytes, *, wants: bool) -> Publication:
         self._renewed()
         ledger, session = self.session
-        standing = {self.topics.parse(topic)[0]: self._numbers[topic] for topic in self._statements}
+        state = self.topics.state(self.name)
+        standing: dict[Literal["all", "state"], int] = {
+            "state" if topic == state else "all": self._numbers[topic] for topic in self._statements
+        }
         greeting = Hello(self.key.public, self.identity.certificate, ledger, session, echo, wants, standing, b"")
         last = self._replies.get(dst)
         if last is None or last[0] != greeting:

@@ -31,7 +31,6 @@ class Heard(Watcher):
     def hear(self, presence):
         self.on_message(T.state(COORDINATOR), wire.encode(presence))
 
-
     def read(self, session, state):
         report = status.Status(
             node=COORDINATOR, version="0", wire=1, session=session, since=MOMENT, at=MOMENT, state=state

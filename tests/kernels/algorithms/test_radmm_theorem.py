@@ -4,6 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms.radmm import Growth, Params, Recycled, conditions, holds, theorem
 from hushgrid.kernels.graphs import Graph
@@ -56,11 +57,18 @@ def test_a_large_gamma_fulfils_it_on_a_complete_graph_and_the_iteration_converge
 
 
 @pytest.mark.parametrize("graph", [SQUARE, PATH], ids=["square", "path"])
-def test_no_gamma_fulfils_it_on_a_bipartite_graph(graph):
-    """Finding 5.5: with v = 1 on one side and -1 on the other, v'(D + A)v = 0 and (ii) asks for more than D_M > 0."""
-    for gamma in np.geomspace(1e-3, 1e12, 16):
-        assert not holds(Recycled(rounds=2, eta=0.5, gamma=gamma), graph, [0.3] * graph.n, [1])
-    assert "bipartite" in theorem(Recycled(rounds=2, eta=0.5), graph, [0.3] * graph.n)
+@pytest.mark.parametrize("penalties", ["node", "edge"])
+def test_nothing_fulfils_it_on_a_bipartite_graph(graph, penalties):
+    """Finding 5.5: u'W (D + A) = 0 for u = W^-1 v, v = 1 on one side and -1 on the other; (ii) asks for more than 0."""
+    for eta in (
+        (1.0,) * graph.n,
+        np.linspace(0.2, 3.0, graph.n),
+        [1 / len(graph.neighbours[i]) for i in range(graph.n)],
+    ):
+        params = Params(rounds=4, eta=Growth(tuple(eta), 1.0), gamma=1.0, penalties=penalties)
+        for gamma in np.geomspace(1e-3, 1e12, 16):
+            assert not holds(replace(params, gamma=gamma), graph, [1e-6] * graph.n, [1])
+        assert "bipartite" in theorem(params, graph, [1e-6] * graph.n)
 
 
 @pytest.mark.runs

@@ -1,8 +1,8 @@
 """What a guard lets pass: two ends that meet, start again, renew or lose their certificates."""
 
 import pytest
-from msgspec.structs import replace
 from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec.structs import replace
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.node import frames, wire

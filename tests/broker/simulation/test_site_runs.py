@@ -13,6 +13,7 @@ from hushgrid.lab.attacks.masked import MaskedSums, decodable
 from hushgrid.lab.attacks.transcript import parse
 from hushgrid.lab.audit.ledgers import compared
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems import masking_words
 from tests.support.runs.background_run import assert_same_bits
 from tests.support.runs.masked_runs import masked, summed
 
@@ -53,6 +54,11 @@ def test_a_result_and_its_ledgers_say_three_numbers(tmp_path):
         (spend,) = ledger.spends.rows()
     for key, times in {"ledger": 1, "at_site": sqrt(2), "alone": sqrt(6)}.items():
         assert account[key].epsilon == pytest.approx(gdp_epsilon(spend.value * times, 1e-5), rel=1e-10)
+    sentences = " ".join(masking_words.claim(result.summary, "4", "{:.6g}".format))
+    assert "its own site's broker and coordinator, which see the site's sums" in sentences
+    assert "the fleet's coordinator and broker, 0 other sites and any 0 of the nodes" in masking_words.where(
+        result.summary
+    )
     assert account.spent.epsilon == pytest.approx(result.privacy.claimed.epsilon, rel=1e-6)
     assert result.messages == result.in_sites["messages"] + 2 * 2 * 4  # four exchanges of two sites
     assert result.in_sites["messages"] == 2 * 6 * 4

@@ -19,6 +19,7 @@ from __future__ import annotations
 import hmac
 import struct
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 
 import msgspec
@@ -76,9 +77,13 @@ def question(round: int, attempt: int, among: Sequence[str], x: Vector) -> bytes
     """What a pad is named by: the round, the attempt, and the digests of set and point as all members were told them.
     x: (d,).
     """
-    members = sha256(framed(*(node.encode() for node in sorted({*among})))).digest()
     point = sha256(np.ascontiguousarray(x, dtype="<f8").tobytes()).digest()
-    return framed(b"pad", struct.pack("<QI", round, attempt), members, point)
+    return framed(b"pad", struct.pack("<QI", round, attempt), _digest_of(tuple(among)), point)
+
+
+@lru_cache(maxsize=8)  # a set is asked again and again
+def _digest_of(among: tuple[str, ...]) -> bytes:
+    return sha256(framed(*(node.encode() for node in sorted({*among})))).digest()
 
 
 def stream(key: bytes, info: bytes, size: int) -> Pad:
@@ -90,6 +95,38 @@ def stream(key: bytes, info: bytes, size: int) -> Pad:
     once = _hkdf(key, info)
     blocks = Cipher(ChaCha20(once, bytes(16)), None).encryptor().update(bytes(8 * size))
     return np.frombuffer(blocks, dtype="<u8").astype(np.uint64, copy=False)
+
+
+class Pairs:
+    """What a device and one other have in common, as each of them computes it."""
+
+    def key(self, private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> bytes:
+        """As `pair_key`."""
+        return pair_key(private, run, side, peer)
+
+    def stream(self, key: bytes, info: bytes, size: int) -> Pad:
+        """As `stream`."""
+        return stream(key, info, size)
+
+
+class SharedPairs(Pairs):
+    """Of all devices of one process: what the first end of a pair has computed waits for the second one."""
+
+    def __init__(self) -> None:
+        self._keys: dict[tuple[bytes, Side, Side], bytes] = {}
+        self._streams: dict[tuple[bytes, bytes, int], Pad] = {}
+
+    def key(self, private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> bytes:
+        ends = (run, side, peer) if side.key < peer.key else (run, peer, side)
+        if (key := self._keys.pop(ends, None)) is None:
+            key = self._keys[ends] = pair_key(private, run, side, peer)
+        return key
+
+    def stream(self, key: bytes, info: bytes, size: int) -> Pad:
+        asked = (key, info, size)
+        if (words := self._streams.pop(asked, None)) is None:
+            words = self._streams[asked] = stream(key, info, size)
+        return words
 
 
 class _Own(Struct, array_like=True, frozen=True):
@@ -108,14 +145,26 @@ class RunMasks:
     Raises Refused if the run can be gone on with by its ledger, but not by its key, which is erased.
     """
 
+    _pairs: Pairs = Pairs()
+
     def __init__(
-        self, node: str, run: bytes, ledger: Ledger, identity: Identity, trust: Trust, exposed: float = 0.0
+        self,
+        node: str,
+        run: bytes,
+        ledger: Ledger,
+        identity: Identity,
+        trust: Trust,
+        exposed: float = 0.0,
+        pairs: Pairs | None = None,
     ) -> None:
-        """`exposed`: what its graphs of masks add to delta, booked with its key."""
+        """`exposed`: what its graphs of masks add to delta, booked with its key. `pairs`: of all devices of a process,
+        if they share them.
+        """
         if ledger.runs.lacks_key(run):
             raise Refused(f"{node}: its key of run {run.hex()[:8]} is erased, expected a new run")
         self.node, self.run = node, run
         self._ledger, self._identity, self._trust, self._exposed = ledger, identity, trust, exposed
+        self._pairs = pairs or self._pairs
         self._keys: dict[str, bytes] = {}  #: k_ij, by the peer's name
 
     def introduction(self) -> Introduction:
@@ -143,7 +192,7 @@ class RunMasks:
                 continue
             self._trust.verify(self.run, node, introduction)
             try:
-                keys[node] = pair_key(private, self.run, us, _side(introduction))
+                keys[node] = self._pairs.key(private, self.run, us, _side(introduction))
             except ValueError:
                 raise Refused(f"the introduction of {node}: found a key that is none of X25519's") from None
             if introduction.mark:
@@ -182,13 +231,14 @@ class RunMasks:
             )
         if not (0 <= round < ROUNDS and 0 <= attempt < ATTEMPTS and 0 < size <= SIZE):
             raise Refused(f"{self.node}: found no mask for {size} entries of round {round}, attempt {attempt}")
-        total, info, ours = np.zeros(size, dtype=np.uint64), question(round, attempt, among, x), digest(peers)
+        total, info = np.zeros(size, dtype=np.uint64), question(round, attempt, among, x)
+        ours = b"" if neighbours is None else digest(peers)
         for peer in peers:
             named = info
             if neighbours is not None:
                 ends = (ours, neighbours[peer]) if self.node < peer else (neighbours[peer], ours)
                 named = framed(b"edge", info, *ends)
-            mask = stream(self._keys[peer], named, size)
+            mask = self._pairs.stream(self._keys[peer], named, size)
             if self.node < peer:
                 total += mask
             else:

@@ -65,12 +65,17 @@ def pair_key(private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> b
     secret = private.exchange(X25519PublicKey.from_public_bytes(peer.key))
     first, second = sorted((side, peer))
     ends = (first.fingerprint.encode(), second.fingerprint.encode(), first.key, second.key)
-    return _hkdf(secret, framed(WORDS, run, *ends))
+    return _expand(extract(secret), framed(WORDS, run, *ends))
 
 
-def _hkdf(secret: bytes, info: bytes) -> bytes:
-    """HKDF-SHA256 (RFC 5869), (32,), without a salt: for so few bytes it is two HMACs."""
-    return hmac.digest(hmac.digest(bytes(32), secret, "sha256"), info + b"\x01", "sha256")
+def extract(secret: bytes) -> bytes:
+    """The first half of HKDF-SHA256 (RFC 5869), (32,), without a salt: the same for all that a secret is used for."""
+    return hmac.digest(bytes(32), secret, "sha256")
+
+
+def _expand(extracted: bytes, info: bytes) -> bytes:
+    """The second half, (32,): for so few bytes it is one HMAC."""
+    return hmac.digest(extracted, info + b"\x01", "sha256")
 
 
 def question(round: int, attempt: int, among: Sequence[str], x: Vector) -> bytes:
@@ -86,13 +91,13 @@ def _digest_of(among: tuple[str, ...]) -> bytes:
     return sha256(framed(*(node.encode() for node in sorted({*among})))).digest()
 
 
-def stream(key: bytes, info: bytes, size: int) -> Pad:
+def stream(extracted: bytes, info: bytes, size: int) -> Pad:
     """m_ij (size,) of a question: ChaCha20 (RFC 8439) from block 0 on under HKDF-SHA256(k_ij, question),
-    little-endian words.
+    little-endian words. `extracted`: of k_ij.
 
     A key serves once, so the nonce is 0.
     """
-    once = _hkdf(key, info)
+    once = _expand(extracted, info)
     blocks = Cipher(ChaCha20(once, bytes(16)), None).encryptor().update(bytes(8 * size))
     return np.frombuffer(blocks, dtype="<u8").astype(np.uint64, copy=False)
 
@@ -101,12 +106,12 @@ class Pairs:
     """What a device and one other have in common, as each of them computes it."""
 
     def key(self, private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> bytes:
-        """As `pair_key`."""
-        return pair_key(private, run, side, peer)
+        """Extracted of k_ij. Raises ValueError as `pair_key` does."""
+        return extract(pair_key(private, run, side, peer))
 
-    def stream(self, key: bytes, info: bytes, size: int) -> Pad:
+    def stream(self, extracted: bytes, info: bytes, size: int) -> Pad:
         """As `stream`."""
-        return stream(key, info, size)
+        return stream(extracted, info, size)
 
 
 class SharedPairs(Pairs):
@@ -119,13 +124,13 @@ class SharedPairs(Pairs):
     def key(self, private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> bytes:
         ends = (run, side, peer) if side.key < peer.key else (run, peer, side)
         if (key := self._keys.pop(ends, None)) is None:
-            key = self._keys[ends] = pair_key(private, run, side, peer)
+            key = self._keys[ends] = super().key(private, run, side, peer)
         return key
 
-    def stream(self, key: bytes, info: bytes, size: int) -> Pad:
-        asked = (key, info, size)
+    def stream(self, extracted: bytes, info: bytes, size: int) -> Pad:
+        asked = (extracted, info, size)
         if (words := self._streams.pop(asked, None)) is None:
-            words = self._streams[asked] = stream(key, info, size)
+            words = self._streams[asked] = super().stream(extracted, info, size)
         return words
 
 
@@ -165,7 +170,7 @@ class RunMasks:
         self.node, self.run = node, run
         self._ledger, self._identity, self._trust, self._exposed = ledger, identity, trust, exposed
         self._pairs = pairs or self._pairs
-        self._keys: dict[str, bytes] = {}  #: k_ij, by the peer's name
+        self._keys: dict[str, bytes] = {}  #: extracted of k_ij, by the peer's name
 
     def introduction(self) -> Introduction:
         """What this device shows to the others: made at the first call, and in the ledger before it is returned.

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hmac
 import struct
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
@@ -88,7 +89,14 @@ def question(round: int, attempt: int, among: Sequence[str], x: Vector) -> bytes
 
 @lru_cache(maxsize=8)  # a set is asked again and again
 def _digest_of(among: tuple[str, ...]) -> bytes:
-    return sha256(framed(*(node.encode() for node in sorted({*among})))).digest()
+    return sha256(b"".join(_parts(among)[1])).digest()
+
+
+@lru_cache(maxsize=8)
+def _parts(among: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
+    """The names of a set, sorted, and each as it is framed."""
+    names = tuple(sorted({*among}))
+    return names, tuple(framed(name.encode()) for name in names)
 
 
 def stream(extracted: bytes, info: bytes, size: int) -> Pad:
@@ -210,9 +218,11 @@ class RunMasks:
         """k others of a set, sorted: by this run's private key, so that a restart picks the same ones of the same set,
         and nobody can foresee them.
         """
-        others = sorted({*among} - {self.node})
-        info = framed(PICKS, self.run, *(node.encode() for node in others))
-        return chosen(map(int, stream(self._own().private, info, k + SPARE)), others, k)
+        names, parts = _parts(tuple(among))
+        own = bisect_left(names, self.node)
+        after = own + (names[own : own + 1] == (self.node,))
+        others, info = names[:own] + names[after:], framed(PICKS, self.run) + b"".join(parts[:own] + parts[after:])
+        return chosen(map(int, stream(extract(self._own().private), info, k + SPARE)), others, k)
 
     def pad(
         self,

@@ -76,6 +76,11 @@ def text(result: Result, scenario: Scenario) -> str:
         rows.append(("frozen", f"{', '.join(r['frozen'])}: in the problem solved by a last linear model"))
     rows += [
         ("messages" if r["walk"] is None else "tokens handed over", f"{r['messages']:,} ({size(r['bytes'])})"),
+        *(
+            (label, f"{level['messages']:,} messages ({size(level['bytes'])}), {level['seconds']:.2f} s")
+            for label, level in (("in the sites", r.get("in_sites")), ("between sites", r.get("between_sites")))
+            if level
+        ),
         ("wall time", f"{r['wall_s']:.2f} s"),
         ("privacy", privacy(r)),
     ]

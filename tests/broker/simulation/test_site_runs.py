@@ -6,12 +6,14 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from hushgrid.broker.report import summary
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.lab.attacks.masked import MaskedSums, decodable
 from hushgrid.lab.attacks.transcript import parse
 from hushgrid.lab.audit.ledgers import compared
+from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems import masking_words
 from tests.support.runs.background_run import assert_same_bits
@@ -62,6 +64,21 @@ def test_a_result_and_its_ledgers_say_three_numbers(tmp_path):
     assert account.spent.epsilon == pytest.approx(result.privacy.claimed.epsilon, rel=1e-6)
     assert result.messages == result.in_sites["messages"] + 2 * 2 * 4  # four exchanges of two sites
     assert result.in_sites["messages"] == 2 * 6 * 4
+
+
+def test_a_result_says_what_went_on_in_each_level(tmp_path):
+    """Six devices in two sites: each is asked four times and answers; so is each site."""
+    raw = summed(tmp_path, nodes=6, **SITES)
+    result = run(raw, out=tmp_path / "run")
+    below, above = result.in_sites, result.between_sites
+    assert (below.messages, above.messages) == (2 * 6 * 4, 2 * 2 * 4)
+    assert (below.messages + above.messages, below.bytes + above.bytes) == (result.messages, result.bytes)
+    assert min(below.seconds, above.seconds) > 0
+    assert below.seconds + above.seconds <= result.wall_s
+    for text in (summary.text(result, scenario_from(raw)), (tmp_path / "run/report.html").read_text()):
+        assert "48 messages" in text
+        assert "16 messages" in text
+    assert run(summed(tmp_path, nodes=6, **NONE)).between_sites is None
 
 
 @pytest.mark.runs

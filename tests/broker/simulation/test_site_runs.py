@@ -10,8 +10,10 @@ from hushgrid.broker.report import summary
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
+from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.attacks.masked import MaskedSums, decodable
 from hushgrid.lab.attacks.transcript import parse
+from hushgrid.lab.audit.audit import audited
 from hushgrid.lab.audit.ledgers import compared
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.ledger import Ledger
@@ -104,9 +106,30 @@ def test_whoever_hears_every_broker_decodes_the_fleets_sum_and_each_sites_and_no
     assert {among: s.devices for among, s in found.items()} == {first: 3, second: 3, both: 6}
     assert np.array_equal(found[both].total, found[first].total + found[second].total)
     assert "No answer of a single device" in " ".join(MaskedSums().recover(parse(result.transcript, "t")).notes)
+    summary = attack(tmp_path / "run")
+    assert (summary["sums"], summary["sums_at_site"], summary["alone"]) == (3, 2, [])
+    page = (tmp_path / "run/attack/attack.html").read_text()
+    assert "1 over the whole fleet, as its coordinator does, and 2 over a site" in page
     ledgers = [tmp_path / f"run/ledger/n{i}.ledger" for i in range(6)]
     rows = compared(tmp_path / "run/transcript.jsonl", ledgers)
     assert [(c.node, c.travelled, c.paid, c.wrong) for c in rows] == [(f"n{i}", 1, 1, ()) for i in range(6)]
+
+
+@pytest.mark.runs
+def test_an_audit_measures_either_claim_where_it_is_seen(tmp_path):
+    """What the fleet sees is sums of six shares; what the site's coordinator sees, of three: mu is sqrt 2 larger."""
+    raw = summed(tmp_path, nodes=6, **SITES)
+    fleet, site = (audited(raw, games=4000, at_site=at_site) for at_site in (False, True))
+    assert site.terms.per_answer == pytest.approx(fleet.terms.per_answer * sqrt(2), rel=1e-9)
+    assert site.claim.epsilon == pytest.approx(fleet.terms.at_site(), rel=1e-9)
+    for seen, h in ((fleet, 6), (site, 3)):
+        (answer,) = seen.worst.canary.answers
+        assert answer.shares == h
+        assert not seen.above
+        assert 0.5 * seen.power < seen.worst.bounds[seen.confidence].epsilon <= seen.claim.epsilon
+    assert site.worst.bounds[site.confidence].epsilon > fleet.claim.epsilon  # the site's coordinator sees more
+    with pytest.raises(InputError, match=r"privacy.masked.sites: found none, expected sites .--at-site."):
+        audited(summed(tmp_path, nodes=6, **NONE), games=4000, at_site=True)
 
 
 def test_a_run_with_sites_stays_in_one_process(tmp_path):

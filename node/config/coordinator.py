@@ -135,6 +135,14 @@ class SiteConfig(Section, frozen=True, kw_only=True):
     state: str  #: a directory of its own: two ledgers
     above: Above  #: the fleet of sites
 
+    @property
+    def budget(self) -> None:
+        """It has none: what it hands on is post-processing."""
+
+    @property
+    def trust(self) -> None:
+        """What a site says is not sealed."""
+
 
 def is_site(path: Path) -> bool:
     """Whether a coordinator's file is that of a site."""

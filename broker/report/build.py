@@ -24,7 +24,6 @@ from hushgrid.broker.report.run_directory import Run, read
 from hushgrid.broker.report.statement import Statement, standing, statement
 from hushgrid.broker.report.wording import wording_of
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.types import DocumentView
 
 if TYPE_CHECKING:
     from hushgrid.grid_cases.case import Case
@@ -222,20 +221,11 @@ def _key_figures(run: Run) -> list[tuple[str, str]]:
         *rows,
         ("Messages (tokens handed over)" if walks else "Messages", number(result.get("messages"))),
         ("Bytes of these tokens" if walks else "Bytes", _bytes(result.get("bytes"))),
-        *_levels(result),
+        *((label.capitalize(), text) for label, text in summary.levels(result)),
         ("Wall time", f"{number(wall)} s" if wall is not None else MISSING),
         (wording.members.capitalize(), number(count if count is not None else len(run.nodes()))),
         ("Transport", number(result.get("transport"))),
         ("Broker", "none" if result.get("broker") is None else str(result["broker"])),
-    ]
-
-
-def _levels(result: DocumentView) -> list[tuple[str, str]]:
-    """What went on in each of two levels; nothing of one."""
-    return [
-        (label, f"{number(level['messages'])} messages, {_bytes(level['bytes'])}, {number(level['seconds'])} s")
-        for label, key in (("In the sites", "in_sites"), ("Between sites", "between_sites"))
-        if (level := result.get(key))
     ]
 
 

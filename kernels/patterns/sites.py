@@ -139,7 +139,7 @@ class SiteCentre(masked.MaskedCentre):
                 s.phase = ""
         return False
 
-    def asked(self, question: Question) -> bool:
+    def serves(self, question: Question) -> bool:
         """Whether its devices were asked this very question last: at this point, for the sum over these sites."""
         s, (k, a, x, run, of_sites) = self.state, question
         return (s.run, s.question, s.of_sites) == (run, (k, a), of_sites) and np.array_equal(s.w, x)
@@ -206,7 +206,7 @@ def passed(above: SiteMember, below: SiteCentre) -> Passed:
     if (question := above.wanted) is None:
         return Passed()
     s = below.state
-    if not below.asked(question):
+    if not below.serves(question):
         return Passed(below=below.ask(question))
     if not s.sum:
         return Passed()

@@ -136,10 +136,10 @@ class SharedPairs(Pairs):
         return key
 
     def stream(self, extracted: bytes, info: bytes, size: int) -> Pad:
-        asked = (extracted, info, size)
-        if (words := self._streams.pop(asked, None)) is None:
-            words = self._streams[asked] = super().stream(extracted, info, size)
-        return words
+        name = (extracted, info, size)
+        if (pad := self._streams.pop(name, None)) is None:
+            pad = self._streams[name] = super().stream(extracted, info, size)
+        return pad
 
 
 class _Own(Struct, array_like=True, frozen=True):
@@ -219,9 +219,9 @@ class RunMasks:
         and nobody can foresee them.
         """
         names, parts = _parts(tuple(among))
-        own = bisect_left(names, self.node)
-        after = own + (names[own : own + 1] == (self.node,))
-        others, info = names[:own] + names[after:], framed(PICKS, self.run) + b"".join(parts[:own] + parts[after:])
+        place = bisect_left(names, self.node)
+        after = place + (names[place : place + 1] == (self.node,))
+        others, info = names[:place] + names[after:], framed(PICKS, self.run) + b"".join(parts[:place] + parts[after:])
         return chosen(map(int, stream(extract(self._own().private), info, k + SPARE)), others, k)
 
     def pad(

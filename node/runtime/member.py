@@ -169,8 +169,8 @@ class Member(Endpoint):
     def _on_plan(self, envelope: Envelope, body: Plan) -> list[Publication]:
         run, blob = envelope.run, scheduled(body.plan, body.every)
         # What is handed over in this process was never on a wire, where anybody could send another run's plan.
-        whole = self.local or run == wire.run_id(body.plan, body.nonce, body.members)
-        if body.members.get(self.name) is None or not whole:
+        genuine = self.local or run == wire.run_id(body.plan, body.nonce, body.members)
+        if body.members.get(self.name) is None or not genuine:
             return self._drop("a plan that is not this device's, or not what its run says")
         if run in self._refused:
             return [self._edge(self._refused[run])]

@@ -8,6 +8,8 @@ import pytest
 
 from hushgrid.broker.report import summary
 from hushgrid.broker.simulation import run
+from hushgrid.broker.sites.site import Site
+from hushgrid.broker.sites.upper import SiteDevice, UpperMember
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.lab.attacks.attack import attack
@@ -130,6 +132,14 @@ def test_an_audit_measures_either_claim_where_it_is_seen(tmp_path):
     assert site.worst.bounds[site.confidence].epsilon > fleet.claim.epsilon  # the site's coordinator sees more
     with pytest.raises(InputError, match=r"privacy.masked.sites: found none, expected sites .--at-site."):
         audited(summed(tmp_path, nodes=6, **NONE), games=4000, at_site=True)
+
+
+def test_a_site_starts_though_it_cannot_read_the_plan_of_its_last_run(tmp_path):
+    with closing(Ledger(tmp_path / "s1.ledger", "s1", durable=False)) as ledger:
+        ledger.join(b"r" * 16, b"a plan of another program")
+        ledger.commit(b"r" * 16, status="done", last=b"l")
+        upper = UpperMember(SiteDevice("s1", lambda *_: None), "taps", ledger)
+        assert Site(upper, lambda plan: None).finished
 
 
 def test_a_run_with_sites_stays_in_one_process(tmp_path):

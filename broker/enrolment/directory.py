@@ -36,7 +36,7 @@ from hushgrid.broker.enrolment.authority import (
     read_certificate,
     write_key,
 )
-from hushgrid.broker.enrolment.lists.access import Access, Role, access_of
+from hushgrid.broker.enrolment.lists.access import Access, Role, access_of, members_of
 from hushgrid.broker.enrolment.lists.choose import BrokerKind, broker_files, check_servers
 from hushgrid.broker.enrolment.lists.place import BROKER, owner
 from hushgrid.broker.standby.replica import STANDBY
@@ -51,6 +51,7 @@ from hushgrid.node.schema.yaml_file import convert, read_yaml
 from hushgrid.node.transport.connect import parse_urls, split
 from hushgrid.node.wire import COORDINATOR
 
+ABOVE = "above-ca.crt"  #: the authority of the fleet above a site
 ROLES: dict[str, Role] = {COORDINATOR: "coordinator", STANDBY: "standby", WATCH: "watch", BROKER: "broker"}
 
 
@@ -61,6 +62,7 @@ class FleetFile(Section, frozen=True, kw_only=True):
     broker: str  #: mqtts://host:port; of a cluster several, with commas between them
     kind: BrokerKind = "mosquitto"
     scenario: str = "scenario.yaml"
+    site: Name | None = None  #: whose devices they are, of a scenario in two levels; None: of its sites, or all nodes
 
 
 class Issued(msgspec.Struct, kw_only=True):
@@ -95,7 +97,7 @@ class FleetDirectory:
         if not (path / "fleet.yaml").is_file():
             raise InputError(f"{path}: found no fleet.yaml, expected a fleet's directory (hushgrid fleet init)")
         file = convert(with_servers(read_yaml(path / "fleet.yaml")), FleetFile, str(path / "fleet.yaml"))
-        self.fleet, self.broker, self.kind = file.fleet, file.broker, file.kind
+        self.fleet, self.broker, self.kind, self.site = file.fleet, file.broker, file.kind, file.site or ""
         self.scenario_file = path / file.scenario
         self.identities = _identities(path / "identities.json")
 
@@ -107,7 +109,7 @@ class FleetDirectory:
         """
         hosts = _hosts(file.broker)
         check_servers(file.kind, parse_urls(file.broker))
-        load_scenario(scenario)
+        members_of(load_scenario(scenario), str(scenario), file.site or "")
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise InputError(f"{path}: found an existing path, expected a new directory")
         key_file = ca_key or path / "ca.key"
@@ -119,7 +121,7 @@ class FleetDirectory:
         write_key(authority.key, key_file)
         write_file(path / "ca.crt", authority.certificate.public_bytes(Encoding.PEM))
         write_file(path / "identities.json", b"{}")
-        lines = [f"{key}: {value}\n" for key, value in msgspec.structs.asdict(file).items()]
+        lines = [f"{key}: {value}\n" for key, value in msgspec.structs.asdict(file).items() if value is not None]
         write_file(path / "fleet.yaml", "".join(lines).encode())
         made = cls(path)
         key = ec.generate_private_key(ec.SECP256R1())
@@ -154,10 +156,8 @@ class FleetDirectory:
         return load_scenario(self.scenario_file)
 
     def members(self) -> list[str]:
-        """The nodes of the scenario. Raises InputError if it is wrong."""
-        scenario = self.scenario()
-        nodes: list[str] = scenario.kind.public(scenario, str(self.scenario_file)).nodes
-        return nodes
+        """As `members_of`."""
+        return members_of(self.scenario(), str(self.scenario_file), self.site)
 
     def is_out(self, name: str) -> bool:
         """Whether a name has been put out, and not been enrolled again."""
@@ -266,9 +266,31 @@ class FleetDirectory:
             text = re.sub("^members: .*$", f"members: [{', '.join(self.members())}]", text, flags=re.M)
             write_file(self.path / f"{name}.yaml", text.encode())
 
-    def take(self, scenario: str, nodes: list[str]) -> None:
-        """Another scenario, with these nodes: its file, the coordinator's members, the broker's lists."""
+    def write_site(self, above: FleetDirectory, certs: Path | None = None) -> None:
+        """coordinator.yaml of a site: a member of the fleet `above`, which believes the other sites by that fleet's
+        authority. `certs`: as `write_coordinator`.
+        """
+        folder, site = Path("certs") if certs is None else certs.resolve(), self.site
+        shutil.copyfile(above.path / "ca.crt", (self.path if certs is None else folder) / ABOVE)
+        lines = [
+            f"# The coordinator of {site}. {site}.crt and {ABOVE} are of the fleet {above.fleet}.",
+            f"fleet: {self.fleet}",
+            f"broker: {_written(self.broker)}",
+            f"tls: {{ca: {folder}/ca.crt, cert: {folder}/{COORDINATOR}.crt, key: {folder}/{COORDINATOR}.key}}",
+            "state: /var/lib/hushgrid/coordinator",
+            "above:",
+            f"  site: {site}",
+            f"  fleet: {above.fleet}",
+            f"  broker: {_written(above.broker)}",
+            f"  tls: {{ca: {folder}/{ABOVE}, cert: {folder}/{site}.crt, key: {folder}/{site}.key}}",
+            f"  ca: {folder}/{ABOVE}",
+        ]
+        write_file(self.path / f"{COORDINATOR}.yaml", "".join(f"{line}\n" for line in lines).encode())
+
+    def take(self, scenario: str) -> None:
+        """Another scenario: its file, the coordinator's members, the broker's lists."""
         write_file(self.scenario_file, scenario.encode())
+        nodes = self.members()
         for file in (self.path / "coordinator.yaml", self.path / "watch.yaml"):
             if file.exists():
                 text = re.sub("^members: .*$", f"members: [{', '.join(nodes)}]", file.read_text(), flags=re.M)
@@ -279,7 +301,8 @@ class FleetDirectory:
         """What everybody who is not put out may publish and read. Raises InputError if the scenario is wrong."""
         out = [name for name, identity in self.identities.items() if identity.state == "revoked"]
         standby = STANDBY in self.identities
-        return access_of(self.fleet, self.scenario(), str(self.scenario_file), out, standby=standby)
+        scenario, file = self.scenario(), str(self.scenario_file)
+        return access_of(self.fleet, scenario, file, out, site=self.site, standby=standby)
 
     def use(self, kind: BrokerKind) -> None:
         """The fleet's broker is of this kind from now on. `write_broker` writes its files."""

@@ -18,6 +18,7 @@ from hushgrid.node.schema.yaml_file import read_yaml
 from hushgrid.scenarios import find
 
 HOURS = 24  #: intervals of a day
+TURN = 5000  #: faults of a fleet before it is another's turn
 BASE = "base"  #: of a scenario in a file of ours: the folder that its relative paths begin in
 
 
@@ -48,15 +49,27 @@ def simulate(
         simulation, _ = live(fleets[0], life, quiet(fleets[0], seed, life.manner))
         write_history(history, simulation.world.history)
         say(f"{history}: the history of seed {seed}, {len(simulation.world.history)} events")
-    reports = []
-    for raw, each in zip(raws, fleets, strict=True):
-        report = search(raw, each, -(-faults // len(raws)), seed, intervals=intervals, jobs=jobs)
-        _say(report, each.name, out, say)
-        reports.append(report)
+    most, reports = -(-faults // len(raws)), [Report() for _ in raws]
+    for turn in range(-(-most // TURN)):  # in turns, so that all fleets have had their share if somebody ends it
+        for raw, each, report in zip(raws, fleets, reports, strict=True):
+            share = min(most, (turn + 1) * TURN)
+            if report.broken:
+                continue
+            if report.faults < share:
+                search(raw, each, share, seed, intervals=intervals, jobs=jobs, before=report)
+            if share == most or report.broken:
+                _say(report, each.name, out, say)
+            else:
+                say(f"{each.name} so far: {_sums([report])}")
     if len(reports) > 1:
-        lives, many = sum(r.lives for r in reports), sum(r.faults for r in reports)
-        say(f"{len(reports)} fleets: {lives} lives, {many} faults in {sum(r.seconds for r in reports):.0f} s")
+        say(f"{len(reports)} fleets: {_sums(reports)}")
     return reports
+
+
+def _sums(reports: Sequence[Report]) -> str:
+    lives, intervals = sum(r.lives for r in reports), sum(r.intervals for r in reports)
+    faults = sum(r.faults for r in reports)
+    return f"{lives} lives, {intervals} intervals, {faults} faults in {sum(r.seconds for r in reports):.0f} s"
 
 
 def _raw(path: Path) -> Document:

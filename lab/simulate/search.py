@@ -205,20 +205,29 @@ def explained(fleet: Fleet, life: Life, finding: Finding, moment: float) -> Brok
 
 
 def search(
-    scenario: Document, fleet: Fleet, faults: int, seed: int, *, intervals: int = INTERVALS, jobs: int | None = None
+    scenario: Document,
+    fleet: Fleet,
+    faults: int,
+    seed: int,
+    *,
+    intervals: int = INTERVALS,
+    jobs: int | None = None,
+    before: Report | None = None,
 ) -> Report:
-    """Lives until so many faults have happened; it ends with the first promise that was broken."""
-    began, report, jobs = time.perf_counter(), Report(), jobs or os.cpu_count() or 1
-    _add(report, _lived(Life(scenario, seed, 2, []), fleet, quiet(fleet, seed)))
-    if report.broken:  # nothing has to go wrong for that
-        report.seconds = time.perf_counter() - began
-        return report
+    """Lives until so many faults have happened; it ends with the first promise that was broken.
+
+    before: what was tried so far, with the seeds from this one on: it goes on from there.
+    """
+    began, jobs = time.perf_counter(), jobs or os.cpu_count() or 1
+    report = before or Report()
+    if not report.lives:  # nothing has to go wrong
+        _add(report, _lived(Life(scenario, seed, 2, []), fleet, quiet(fleet, seed)))
     if jobs == 1:
         while report.faults < faults and not report.broken:
             _add(report, _tried(scenario, fleet, seed + report.lives - 1, intervals))
     else:
         with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
-            next_seed, under_way = seed, set[Future[_Tried]]()
+            next_seed, under_way = seed + report.lives - 1, set[Future[_Tried]]()
             while (report.faults < faults and not report.broken) or under_way:
                 while len(under_way) < jobs and report.faults < faults and not report.broken:
                     under_way.add(pool.submit(_tried, scenario, fleet, next_seed, intervals))
@@ -226,7 +235,7 @@ def search(
                 done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
                 for future in done:
                     _add(report, future.result())
-    report.seconds = time.perf_counter() - began
+    report.seconds += time.perf_counter() - began
     return report
 
 

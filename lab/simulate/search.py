@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +32,7 @@ INTERVALS = 15  #: of a life
 #: Shares of lives: in a storm everything goes wrong; in the others little does, so that much is promised of them.
 LIVES = {"storm": 0.5, "kill": 0.16, "cut": 0.1, "card": 0.14, "gentle": 0.1}
 GOLDEN = 0.5 * (5**0.5 - 1)  #: the multiples of this, modulo 1, spread evenly: so do kinds over seeds that follow
+INTERVAL_S = 60.0  #: of a processor that one may take: a small fleet's takes a tenth of a second
 FAULTS = 100  #: drawn for a life; messages that are lost, late, doubled or overtaken come on top
 PATIENCE = 60  #: lives that a finding is shrunk by
 #: Kinds of events that explain a finding.
@@ -98,8 +101,9 @@ def live(fleet: Fleet, life: Life, expected: dict[tuple[str, str], str]) -> tupl
     with place() as folder:
         simulation = Simulation(dressed(fleet, life.manner), life.seed, folder, life.faults, expected, life.manner.fed)
         try:
-            simulation.run(life.intervals)
-        except RuntimeError as error:
+            with bounded(life.intervals * INTERVAL_S):
+                simulation.run(life.intervals)
+        except (RuntimeError, Endless) as error:
             simulation.world.note("defect", "", trace=str(error))
     return simulation, check(simulation.world.history)
 
@@ -269,6 +273,29 @@ def _add(report: Report, tried: _Tried) -> None:
     report.counts = dict(sorted((Counter(report.counts) + Counter(tried.counts)).items()))
     if tried.broken is not None:
         report.broken.append(tried.broken)
+
+
+class Endless(BaseException):
+    """A process computes without end."""
+
+
+@contextmanager
+def bounded(seconds: float) -> Iterator[None]:
+    """While it is entered, so many seconds of the processor. Raises Endless. Only a main thread is interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ends(number: int, frame: object) -> None:
+        raise Endless(f"{seconds:g} s of a processor: a loop without end")
+
+    before = signal.signal(signal.SIGVTALRM, ends)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from hushgrid.broker.coordinator.base import Coordinator
+from hushgrid.broker.coordinator.membership import Membership
 from hushgrid.lab.simulate.patterns import SCENARIOS, made
 from hushgrid.lab.simulate.search import Broken, live, quiet, search
 from hushgrid.node import durable, wire
@@ -150,6 +151,11 @@ def never_due() -> AbstractContextManager[Any]:
     return patch.object(Endpoint, "_due_at", lambda self, now, longest=0.0: False)
 
 
+def marks_not_published() -> AbstractContextManager[Any]:
+    """A plan says no marks. Members that lack them ask without end, and are asked."""
+    return patch.object(Membership, "publish_marks", lambda self: {})
+
+
 def values_read_anew() -> AbstractContextManager[Any]:
     """A device that is started again reads its source as if it had none of its values."""
     return patch.object(value_store, "last_values", lambda path: None)
@@ -209,6 +215,7 @@ MUTATIONS = (
     Mutation(outcome_done_before_it_is_written, "outcomes", "star", ("outcome",)),
     Mutation(outcome_never_settled, "outcomes", "star", ("outcome",)),
     Mutation(never_due, "endpoint", "star", ("answered",)),
+    Mutation(marks_not_published, "gathering", "star", ("answered", "marks", "defect")),
     Mutation(values_read_anew, "intake", "star", ("readings",)),
     Mutation(retention_ignored, "intake", "star", ("readings",)),
     Mutation(interval_without_a_line, "intervals", "star", ("record",)),

@@ -5,6 +5,7 @@ import os
 import msgspec
 import pytest
 
+from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.cli.researcher import simulate as command
 from hushgrid.kernels.errors import InputError
 from hushgrid.lab.simulate import checker, front, search, simulation
@@ -131,6 +132,18 @@ def test_faults_are_shared_by_fleets(tmp_path):
     reports = front.simulate(paths, faults=40, seed=1, jobs=1, say=lines.append)
     assert [report.faults >= 20 for report in reports] == [True, True]
     assert lines[-1].startswith("2 fleets: ")
+
+
+@pytest.mark.runs
+def test_a_process_that_computes_without_end_is_a_finding(monkeypatch):
+    def endless(self, now):
+        while True:
+            pass
+
+    monkeypatch.setattr(Coordinator, "on_tick", endless)
+    monkeypatch.setattr(search, "INTERVAL_S", 0.2)
+    _, findings = search.live(made("star"), Life(SCENARIOS["star"], 1, 2, []), {})
+    assert [finding.text for finding in findings] == ["0.4 s of a processor: a loop without end"]
 
 
 def test_a_life_is_a_whole_scenario():

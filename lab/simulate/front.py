@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -34,7 +35,8 @@ def simulate(
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Report]:
     """Lives of each scenario's fleet, until so many faults have happened in all of them together; a fleet's end with
-    its first broken promise. Without a scenario: the small fleets of `patterns.py`.
+    its first broken promise. Without a scenario: the small fleets of `patterns.py`. An interrupt ends them all, and
+    they say what they have tried.
 
     Raises InputError if a scenario is none for devices, or a number is no count.
     """
@@ -49,21 +51,35 @@ def simulate(
         simulation, _ = live(fleets[0], life, quiet(fleets[0], seed, life.manner))
         write_history(history, simulation.world.history)
         say(f"{history}: the history of seed {seed}, {len(simulation.world.history)} events")
-    most, reports = -(-faults // len(raws)), [Report() for _ in raws]
-    for turn in range(-(-most // TURN)):  # in turns, so that all fleets have had their share if somebody ends it
-        for raw, each, report in zip(raws, fleets, reports, strict=True):
-            share = min(most, (turn + 1) * TURN)
-            if report.broken:
-                continue
-            if report.faults < share:
-                search(raw, each, share, seed, intervals=intervals, jobs=jobs, before=report)
-            if share == most or report.broken:
-                _say(report, each.name, out, say)
-            else:
-                say(f"{each.name} so far: {_sums([report])}")
+    reports = [Report() for _ in raws]
+    with suppress(KeyboardInterrupt):
+        _in_turns(raws, fleets, reports, -(-faults // len(raws)), seed, intervals, jobs, say)
+    for each, report in zip(fleets, reports, strict=True):
+        if report.lives:
+            _say(report, each.name, out, say)
     if len(reports) > 1:
         say(f"{len(reports)} fleets: {_sums(reports)}")
     return reports
+
+
+def _in_turns(
+    raws: Sequence[Document],
+    fleets: Sequence[Fleet],
+    reports: Sequence[Report],
+    faults: int,
+    seed: int,
+    intervals: int,
+    jobs: int | None,
+    say: Callable[[str], None],
+) -> None:
+    """Each fleet has its turn until each has had so many faults: if somebody ends it, none has had few."""
+    for turn in range(-(-faults // TURN)):
+        for raw, each, report in zip(raws, fleets, reports, strict=True):
+            share = min(faults, (turn + 1) * TURN)
+            if report.faults < share and not report.broken:
+                search(raw, each, share, seed, intervals=intervals, jobs=jobs, before=report)
+                if share < faults and not report.broken:
+                    say(f"{each.name} so far: {_sums([report])}")
 
 
 def _sums(reports: Sequence[Report]) -> str:

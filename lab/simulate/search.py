@@ -222,25 +222,33 @@ def search(
 
     before: what was tried so far, with the seeds from this one on: it goes on from there.
     """
-    began, jobs = time.perf_counter(), jobs or os.cpu_count() or 1
-    report = before or Report()
+    began, report = time.perf_counter(), before or Report()
+    try:
+        _search(report, scenario, fleet, faults, seed, intervals, jobs or os.cpu_count() or 1)
+    finally:
+        report.seconds += time.perf_counter() - began
+    return report
+
+
+def _search(
+    report: Report, scenario: Document, fleet: Fleet, faults: int, seed: int, intervals: int, jobs: int
+) -> None:
+    """What is tried is added to the report."""
     if not report.lives:  # nothing has to go wrong
         _add(report, _lived(Life(scenario, seed, 2, []), fleet, quiet(fleet, seed)))
     if jobs == 1:
         while report.faults < faults and not report.broken:
             _add(report, _tried(scenario, fleet, seed + report.lives - 1, intervals))
-    else:
-        with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
-            next_seed, under_way = seed + report.lives - 1, set[Future[_Tried]]()
-            while (report.faults < faults and not report.broken) or under_way:
-                while len(under_way) < jobs and report.faults < faults and not report.broken:
-                    under_way.add(pool.submit(_tried, scenario, fleet, next_seed, intervals))
-                    next_seed += 1
-                done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-                for future in done:
-                    _add(report, future.result())
-    report.seconds += time.perf_counter() - began
-    return report
+        return
+    with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
+        next_seed, under_way = seed + report.lives - 1, set[Future[_Tried]]()
+        while (report.faults < faults and not report.broken) or under_way:
+            while len(under_way) < jobs and report.faults < faults and not report.broken:
+                under_way.add(pool.submit(_tried, scenario, fleet, next_seed, intervals))
+                next_seed += 1
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                _add(report, future.result())
 
 
 class _Tried(Struct):

@@ -149,3 +149,19 @@ def test_a_process_that_computes_without_end_is_a_finding(monkeypatch):
 def test_a_life_is_a_whole_scenario():
     life = Life({"name": "x"}, 1, 15, FAULTS[:2])
     assert msgspec.json.decode(msgspec.json.encode(life), type=Life) == life
+
+
+@pytest.mark.runs
+def test_an_interrupt_ends_it_and_it_says_what_it_has_tried(monkeypatch, capsys):
+    lived = []
+
+    def tried(*life):
+        lived.append(life)
+        if len(lived) == 2:
+            raise KeyboardInterrupt
+        return search._Tried(15, 15, 15, 1000, {"lost": 40}, None)
+
+    monkeypatch.setattr(search, "_tried", tried)
+    assert command.main(_options(["--faults", "1000", "--jobs", "1"])) == command.INTERRUPTED
+    assert "star: 2 lives, 17 intervals" in (lines := capsys.readouterr().out)
+    assert "token" not in lines

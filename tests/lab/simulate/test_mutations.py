@@ -222,13 +222,13 @@ MUTATIONS = (
 )
 
 
-def findings(mutation: Mutation, jobs: int = 2) -> tuple[Broken, float]:
+def findings(mutation: Mutation) -> tuple[Broken, float]:
     """What is found first, and after how long, s of the processor. Its shortest life breaks the same promise again, and
     none without the mutation; its trace begins with what went wrong, and ends with what broke.
     """
     fleet, began = made(mutation.fleet), _processor_s()
     with mutation.breaks():
-        report = search(SCENARIOS[mutation.fleet], fleet, MOST, 1, jobs=jobs)
+        report = search(SCENARIOS[mutation.fleet], fleet, MOST, 1, jobs=1)
         seconds = _processor_s() - began
         (broken, *_) = report.broken
         _, again = live(fleet, broken.life, quiet(fleet, broken.life.seed, broken.life.manner))

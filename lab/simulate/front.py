@@ -14,7 +14,7 @@ from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.checker import Finding
 from hushgrid.lab.simulate.fleet import Fleet, fleet
 from hushgrid.lab.simulate.patterns import SCENARIOS
-from hushgrid.lab.simulate.search import INTERVALS, Broken, Report, life_of, live, quiet, search
+from hushgrid.lab.simulate.search import INTERVALS, Broken, Report, expected_of, life_of, live, search
 from hushgrid.node.schema.yaml_file import read_yaml
 from hushgrid.scenarios import find
 
@@ -48,7 +48,7 @@ def simulate(
     intervals = INTERVALS if days is None else days * HOURS
     if history is not None:
         life = life_of(raws[0], fleets[0], seed, intervals)
-        simulation, _ = live(fleets[0], life, quiet(fleets[0], seed, life.manner))
+        simulation, _ = live(fleets[0], life, expected_of(fleets[0], life))
         write_history(history, simulation.world.history)
         say(f"{history}: the history of seed {seed}, {len(simulation.world.history)} events")
     reports = [Report() for _ in raws]
@@ -119,7 +119,7 @@ def replay(path: Path, history: Path | None = None) -> list[Finding]:
     except msgspec.MsgspecError as error:
         raise InputError(f"{path}: found other content ({error}), expected a file of hushgrid simulate") from None
     made = _made(life.scenario, str(path))
-    simulation, findings = live(made, life, quiet(made, life.seed, life.manner))
+    simulation, findings = live(made, life, expected_of(made, life))
     if history is not None:
         write_history(history, simulation.world.history)
     return findings

@@ -86,14 +86,20 @@ def quiet(fleet: Fleet, seed: int, manner: Manner = USUAL) -> dict[tuple[str, st
     few = any(t.masked and t.masked.contributors < len(fleet.nodes) for t in fleet.terms.values())
     if few or not manner.same:  # a round of few contributors is asked again of others, if one of them is silent
         return {}
-    with place() as folder:
-        simulation = Simulation(dressed(fleet, manner), seed, folder, fed=manner.fed)
-        simulation.run(2)
+    simulation, findings = live(fleet, Life({}, seed, 2, [], manner), {})
     runs = list(simulation.outcomes().values())
     if len(runs) != 2:
-        wrong = next(map(str, check(simulation.world.history)), f"{len(runs)} outcomes")
+        wrong = next(map(str, findings), f"{len(runs)} outcomes")
         raise InputError(f"scenario: found {wrong} in two intervals without a fault, expected two answers")
     return {key: digest for key, digest in runs[0].items() if runs[1].get(key) == digest}
+
+
+def expected_of(fleet: Fleet, life: Life) -> dict[tuple[str, str], str]:
+    """As `quiet`; nothing if that has failed: then the life is broken too, and says why."""
+    try:
+        return quiet(fleet, life.seed, life.manner)
+    except InputError:
+        return {}
 
 
 def live(fleet: Fleet, life: Life, expected: dict[tuple[str, str], str]) -> tuple[Simulation, list[Finding]]:
@@ -136,7 +142,7 @@ def kind_of(seed: int) -> str:
 
 def shrunk(fleet: Fleet, life: Life, promise: str, moment: float, patience: int = PATIENCE) -> Life:
     """A life with as few faults as possible that breaks the same promise. `at`: when it was broken, s."""
-    expected = quiet(fleet, life.seed, life.manner)
+    expected = expected_of(fleet, life)
 
     def lived(faults: Sequence[Fault], intervals: int) -> Life:
         return msgspec.structs.replace(life, faults=list(faults), intervals=intervals)
@@ -203,7 +209,7 @@ def trace(history: list[Document], finding: Finding) -> list[Document]:
 def explained(fleet: Fleet, life: Life, finding: Finding, moment: float) -> Broken:
     """The finding in its shortest life. `at`: when its promise was broken, s."""
     short = shrunk(fleet, life, finding.promise, moment)
-    simulation, findings = live(fleet, short, quiet(fleet, short.seed, short.manner))
+    simulation, findings = live(fleet, short, expected_of(fleet, short))
     first = next((one for one in findings if one.promise == finding.promise), finding)
     return Broken(first.promise, str(first), short, trace(simulation.world.history, first))
 
@@ -235,7 +241,7 @@ def _search(
 ) -> None:
     """What is tried is added to the report."""
     if not report.lives:  # nothing has to go wrong
-        _add(report, _lived(Life(scenario, seed, 2, []), fleet, quiet(fleet, seed)))
+        _add(report, _lived(first := Life(scenario, seed, 2, []), fleet, expected_of(fleet, first)))
     if jobs == 1:
         while report.faults < faults and not report.broken:
             _add(report, _tried(scenario, fleet, seed + report.lives - 1, intervals))
@@ -262,7 +268,7 @@ class _Tried(Struct):
 
 def _tried(scenario: Document, fleet: Fleet, seed: int, intervals: int) -> _Tried:
     life = life_of(scenario, fleet, seed, intervals)
-    return _lived(life, fleet, quiet(fleet, seed, life.manner))
+    return _lived(life, fleet, expected_of(fleet, life))
 
 
 def _lived(life: Life, fleet: Fleet, expected: dict[tuple[str, str], str]) -> _Tried:

@@ -19,7 +19,7 @@ import pytest
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.membership import Membership
 from hushgrid.lab.simulate.patterns import SCENARIOS, made
-from hushgrid.lab.simulate.search import Broken, live, quiet, search
+from hushgrid.lab.simulate.search import Broken, expected_of, live, search
 from hushgrid.node import durable, wire
 from hushgrid.node.peer_marks import peer
 from hushgrid.node.privacy import ledger_log
@@ -144,7 +144,7 @@ def outcome_never_settled() -> AbstractContextManager[Any]:
 
 
 def never_again() -> AbstractContextManager[Any]:
-    return patch.object(Driver, "tick", lambda self, older=None: [])
+    return patch.object(Driver, "tick", lambda self, *more: [])
 
 
 def never_due() -> AbstractContextManager[Any]:
@@ -203,7 +203,7 @@ MUTATIONS = (
     Mutation(publish_before_commit, "driver", "star", ("heard",)),
     Mutation(fresh_resend, "driver", "star", ("once",)),
     Mutation(gate_forgets, "driver", "star", ("paid",)),
-    Mutation(never_again, "driver", "star", ("answered",)),
+    Mutation(never_again, "driver", "star", ("answered", "defect")),
     Mutation(state_not_stored, "driver", "star", ("resumed",)),
     Mutation(log_not_synced, "ledger log", "star", ("heard",)),
     Mutation(checksum_ignored, "ledger log", "zones", ("answered", "defect")),
@@ -231,9 +231,9 @@ def findings(mutation: Mutation) -> tuple[Broken, float]:
         report = search(SCENARIOS[mutation.fleet], fleet, MOST, 1, jobs=1)
         seconds = _processor_s() - began
         (broken, *_) = report.broken
-        _, again = live(fleet, broken.life, quiet(fleet, broken.life.seed, broken.life.manner))
+        _, again = live(fleet, broken.life, expected_of(fleet, broken.life))
     assert str(next(finding for finding in again if finding.promise == broken.promise)) == broken.text
-    assert live(fleet, broken.life, quiet(fleet, broken.life.seed, broken.life.manner))[1] == []
+    assert live(fleet, broken.life, expected_of(fleet, broken.life))[1] == []
     assert not broken.life.faults or broken.trace[0]["e"] == "fault"
     cells = (mutation.part, mutation.breaks.__name__, mutation.fleet, broken.promise, f"{report.faults:,}")
     print(f"\n| {' | '.join(cells)} | {seconds:.0f} |")

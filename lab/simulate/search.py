@@ -35,6 +35,7 @@ GOLDEN = 0.5 * (5**0.5 - 1)  #: the multiples of this, modulo 1, spread evenly: 
 INTERVAL_S = 60.0  #: of a processor that one may take: a small fleet's takes a tenth of a second
 FAULTS = 100  #: drawn for a life; messages that are lost, late, doubled or overtaken come on top
 PATIENCE = 60  #: lives that a finding is shrunk by
+CYCLE = 4  #: events of a trace that repeat together, at the most
 #: Kinds of events that explain a finding.
 TOLD = (
     "fault", "kill", "cut", "card", "start", "exit", "error", "ledger", "accepted", "spent", "begins", "ends",
@@ -191,7 +192,8 @@ def fewest(faults: list[Fault], breaks: Callable[[list[Fault]], bool], patience:
 
 def trace(history: list[Document], finding: Finding) -> list[Document]:
     """What led to a finding: what has happened since the first fault to whom it is about, and to whom a fault was meant
-    for; then the event that broke the promise. Of events of one kind that follow each other, the last stands for all.
+    for; then the event that broke the promise. Of events of one kind that follow each other, the last stands for all;
+    so do the last start, error and exit of a process that starts again and again.
     """
     before = history[: finding.number]
     first = next((number for number, e in enumerate(before) if e["e"] == "fault"), 0)
@@ -200,10 +202,20 @@ def trace(history: list[Document], finding: Finding) -> list[Document]:
     for event in before[first:]:
         if event["e"] not in TOLD or event["who"] not in who:
             continue
-        if events and (events[-1]["e"], events[-1]["who"]) == (event["e"], event["who"]):
-            event = event | {"times": events.pop().get("times", 1) + 1}
         events.append(event)
+        _fold(events)
     return [*events, history[finding.number]]
+
+
+def _fold(events: list[Document]) -> None:
+    """Of the last few events, if those before them are of the same kinds, those before go, and are counted."""
+    kinds = [(event["e"], event["who"]) for event in events[-2 * CYCLE :]]
+    for size in range(1, CYCLE + 1):
+        if len(kinds) >= 2 * size and kinds[-size:] == kinds[-2 * size : -size]:
+            times = events[-2 * size].get("times", 1) + 1
+            del events[-2 * size : -size]
+            events[-size] = events[-size] | {"times": times}
+            return
 
 
 def explained(fleet: Fleet, life: Life, finding: Finding, moment: float) -> Broken:

@@ -9,6 +9,7 @@ from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.cli.researcher import simulate as command
 from hushgrid.kernels.errors import InputError
 from hushgrid.lab.simulate import checker, front, search, simulation
+from hushgrid.lab.simulate.checker import Finding
 from hushgrid.lab.simulate.faults import Fault
 from hushgrid.lab.simulate.patterns import SCENARIOS, made
 from hushgrid.lab.simulate.search import Broken, Life, fewest
@@ -51,6 +52,20 @@ def test_the_patience_is_the_most_lives():
 
     assert len(fewest(FAULTS, breaks, 5)) > 50
     assert len(lives) <= 5
+
+
+def test_a_process_that_starts_again_and_again_is_three_events_of_a_trace():
+    events = [{"e": "fault", "who": "n0"}]
+    for number in range(5):
+        events += [{"e": kind, "who": "n0", "number": number} for kind in ("start", "error", "exit")]
+    shown = search.trace([*events, {"e": "unanswered", "who": "n1"}], Finding("answered", len(events), "n1", ""))
+    assert [(e["e"], e.get("number"), e.get("times")) for e in shown] == [
+        ("fault", None, None),
+        ("start", 4, 5),
+        ("error", 4, None),
+        ("exit", 4, None),
+        ("unanswered", None, None),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ MUTATIONS = (
     Mutation(journal_not_paid, "noise journal", "star", ("paid",)),
     Mutation(outcome_done_before_it_is_written, "outcomes", "star", ("outcome",)),
     Mutation(outcome_never_settled, "outcomes", "star", ("outcome",)),
-    Mutation(never_due, "endpoint", "star", ("answered",)),
+    Mutation(never_due, "endpoint", "star", ("answered", "defect")),
     Mutation(marks_not_published, "gathering", "star", ("answered", "marks", "defect")),
     Mutation(values_read_anew, "intake", "star", ("readings",)),
     Mutation(retention_ignored, "intake", "star", ("readings",)),

@@ -19,7 +19,7 @@ from hushgrid.node.schema.yaml_file import read_yaml
 from hushgrid.scenarios import find
 
 HOURS = 24  #: intervals of a day
-TURN = 5000  #: faults of a fleet before it is another's turn
+TURN = 2000  #: faults of a fleet before it is another's turn
 BASE = "base"  #: of a scenario in a file of ours: the folder that its relative paths begin in
 
 

@@ -8,7 +8,8 @@ A history is a file of JSON lines, in order of time. The promises:
  - paid: an answer that was drawn is in the ledger before the process that starts again sends anything; no two answers
    of a run have one number.
  - once: two messages of one number in one run say the same.
- - resumed: a device that joins a run again stands there where its own messages say, unless its card was replaced.
+ - resumed: a device that joins a run again stands there where its own messages say, unless its card was replaced, or it
+   has joined another run since and had spent nothing in this one: then it may have forgotten that it was in it.
  - marks: a ledger's mark never falls; one that was put back, or another in its place, spends nothing before its owner
    accepts, as long as somebody remembers, and refuses at once if its mark file does; and no other ledger refuses,
    unless somebody has lied.
@@ -305,17 +306,25 @@ def _sent(device: _Device, event: Event, wrong: Wrong) -> None:
         device.received[ledger] = max(device.received[ledger], no)
     if len(device.drawn) > device.paid and not device.foreign:
         wrong("paid", f"{len(device.drawn)} answers were drawn, {device.paid} are paid, and {event['body']} leaves")
-    if event["body"] == "Join" and event["run"] != device.run:  # the noise of a seed is the same in each run
-        device.run, device.drawn, device.paid = event["run"], set(), 0
-    if event["body"] == "Join" and 0 <= event.get("stands", -1) < device.stands.get(event["run"], 0):
-        sent = device.stands[event["run"]]
-        wrong("resumed", f"it joins run {event['run']} at message {event['stands']}, and has sent message {sent}")
+    if event["body"] == "Join":
+        _joins(device, event, wrong)
     if event.get("iterate") and event["seq"]:
         seq = event["seq"] if event["body"] != "Token" else 1  # a step that is superseded is undone
         device.stands[event["run"]] = max(seq, device.stands.get(event["run"], 0))
         key = (event["run"], event["epoch"], event["seq"], event["dst"], event["body"])
         if device.contents.setdefault(key, event["iterate"]) != event["iterate"]:
             wrong("once", f"message {event['seq']} of run {event['run']} has two contents")
+
+
+def _joins(device: _Device, event: Event, wrong: Wrong) -> None:
+    run = event["run"]
+    if run != device.run:
+        device.run, device.drawn, device.paid = run, set(), 0  # the noise of a seed is the same in each run
+        if not any(paid == run for _, paid in device.answers):
+            device.stands.pop(run, None)
+    sent = device.stands.get(run, 0)
+    if 0 <= event.get("stands", -1) < sent:
+        wrong("resumed", f"it joins run {run} at message {event['stands']}, and has sent message {sent}")
 
 
 def _spends(device: _Device, event: Event, wrong: Wrong) -> None:

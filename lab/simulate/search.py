@@ -34,7 +34,7 @@ LIVES = {"storm": 0.5, "kill": 0.16, "cut": 0.1, "card": 0.14, "gentle": 0.1}
 GOLDEN = 0.5 * (5**0.5 - 1)  #: the multiples of this, modulo 1, spread evenly: so do kinds over seeds that follow
 INTERVAL_S = 60.0  #: of a processor that one may take: a small fleet's takes a tenth of a second
 FAULTS = 100  #: drawn for a life; messages that are lost, late, doubled or overtaken come on top
-PATIENCE = 100  #: lives that a finding is shrunk by
+PATIENCE = 60  #: lives that a finding is shrunk by
 CYCLE = 4  #: events of a trace that repeat together, at the most
 #: Kinds of events that explain a finding.
 TOLD = (

@@ -24,7 +24,8 @@ from msgspec.structs import astuple
 
 from hushgrid.kernels.errors import Failed, HushgridError, Refused
 from hushgrid.kernels.machine import Machine, Malformed, Proceeding, Send, Step
-from hushgrid.node import wire
+from hushgrid.node import pieces, wire
+from hushgrid.node.pieces import Pieces, in_pieces
 from hushgrid.node.privacy.gate import Exhausted, Gate, GateState
 from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
 from hushgrid.node.wire import Envelope, Refuse
@@ -250,10 +251,13 @@ class Driver:
         """Stores the machine before its first step, durably."""
         self.ledger.commit(self.run, state=self._stored)
 
-    def _stored(self) -> bytes:
-        """What `_restore` goes on from."""
+    def _stored(self) -> bytes | Pieces:
+        """What `_restore` goes on from; a wide one in pieces."""
         gate = wire.encode(self.gate.state) if self.gate else None
-        return wire.encode(Stored(wire.encode(self.machine.state), gate, self.seen, self.sent, self.taken))
+        machine = in_pieces(self.machine.state)
+        if len(machine) < pieces.WIDE:
+            return wire.encode(Stored(machine.whole(), gate, self.seen, self.sent, self.taken))
+        return in_pieces(Stored(cast(bytes, machine), gate, self.seen, self.sent, self.taken))
 
     def _encode(self, step: Step) -> list[tuple[str, bytes]]:
         """What a step sends. A message that is the same object for several receivers is encoded once."""

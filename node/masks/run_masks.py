@@ -42,6 +42,7 @@ WORDS = b"hushgrid mask"
 PICKS = b"hushgrid picks"
 SPARE = 64  #: words beyond one a pick: each is passed over once in 2^50 times
 ROUNDS, ATTEMPTS = 1 << 64, 1 << 32  #: that a question can name
+NUMBERS = 1 << 22  #: of words that wait for the other end, at most
 SIZE = 1 << 35  #: entries of a pad: 2^32 blocks of 64 bytes, beyond which the counter would wrap
 
 Pad = np.ndarray[tuple[int], np.dtype[np.uint64]]
@@ -92,6 +93,45 @@ def stream(key: bytes, info: bytes, size: int) -> Pad:
     return np.frombuffer(blocks, dtype="<u8").astype(np.uint64, copy=False)
 
 
+class Pairs:
+    """What the two ends of a pair compute alike: the key that they have in common, and its words."""
+
+    def key(self, private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> bytes:
+        """k_ij. Raises ValueError, as `pair_key`."""
+        return pair_key(private, run, side, peer)
+
+    def words(self, key: bytes, info: bytes, size: int) -> Pad:
+        """m_ij of a question, as `stream` has it."""
+        return stream(key, info, size)
+
+
+class SharedPairs(Pairs):
+    """Of a simulation, whose members are in one process: what one end has computed serves the other end too."""
+
+    def __init__(self) -> None:
+        self._keys: dict[tuple[bytes, Side, Side], bytes] = {}
+        self._waiting: dict[tuple[bytes, bytes, int], Pad] = {}  #: words that one end has asked for
+        self._room = NUMBERS
+
+    def key(self, private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> bytes:
+        first, second = sorted((side, peer))
+        key = self._keys.pop((run, first, second), None)
+        if key is None:
+            key = self._keys[run, first, second] = super().key(private, run, side, peer)
+        return key
+
+    def words(self, key: bytes, info: bytes, size: int) -> Pad:
+        name = key, info, size
+        if (there := self._waiting.pop(name, None)) is not None:
+            self._room += size
+            return there
+        words = super().words(*name)
+        if size <= self._room:
+            self._waiting[name] = words
+            self._room -= size
+        return words
+
+
 class _Own(Struct, array_like=True, frozen=True):
     """What the ledger keeps of a run. The private key comes first: `ledger_schema.SCHEMA` says why."""
 
@@ -107,6 +147,8 @@ class RunMasks:
 
     Raises Refused if the run can be gone on with by its ledger, but not by its key, which is erased.
     """
+
+    pairs = Pairs()  #: a simulation's are shared
 
     def __init__(
         self, node: str, run: bytes, ledger: Ledger, identity: Identity, trust: Trust, exposed: float = 0.0
@@ -143,7 +185,7 @@ class RunMasks:
                 continue
             self._trust.verify(self.run, node, introduction)
             try:
-                keys[node] = pair_key(private, self.run, us, _side(introduction))
+                keys[node] = self.pairs.key(private, self.run, us, _side(introduction))
             except ValueError:
                 raise Refused(f"the introduction of {node}: found a key that is none of X25519's") from None
             if introduction.mark:
@@ -188,7 +230,7 @@ class RunMasks:
             if neighbours is not None:
                 ends = (ours, neighbours[peer]) if self.node < peer else (neighbours[peer], ours)
                 named = framed(b"edge", info, *ends)
-            mask = stream(self._keys[peer], named, size)
+            mask = self.pairs.words(self._keys[peer], named, size)
             if self.node < peer:
                 total += mask
             else:

@@ -10,6 +10,8 @@ import msgspec
 from hushgrid.node import wire
 
 WIDE = 1 << 20  #: bytes of an encoding that is kept in pieces; no log takes so wide a record
+#: Where a wide vector was left out; it leaves the process nowhere, so that nobody can have it in what is encoded.
+_MARKER = secrets.token_bytes(16)
 
 
 class Pieces:
@@ -28,17 +30,20 @@ class Pieces:
 
 def in_pieces(value: object) -> Pieces:
     """`wire.encode(value)`, in pieces. What is in pieces already may stand in the value in place of bytes."""
-    marker, aside = secrets.token_bytes(16), list[list[bytes | memoryview]]()
+    aside: list[list[bytes | memoryview]] = []
 
     def set_aside(part: object) -> object:
         encoded = part if isinstance(part, Pieces) else wire.encode_vector(part)
         if isinstance(encoded, bytes):
             return encoded
         aside.append(encoded.parts if isinstance(encoded, Pieces) else [encoded])
-        return msgspec.Raw(_head(len(encoded)) + marker)
+        return msgspec.Raw(_head(len(encoded)) + _MARKER)
 
-    texts = msgspec.msgpack.encode(wire.stored_form(value), enc_hook=set_aside).split(marker)
-    return Pieces([part for text, wide in zip_longest(texts, aside, fillvalue=()) for part in (text, *wide)])
+    text = msgspec.msgpack.encode(wire.stored_form(value), enc_hook=set_aside)
+    if not aside:
+        return Pieces([text])
+    between = zip_longest(text.split(_MARKER), aside, fillvalue=())
+    return Pieces([part for before, wide in between for part in (before, *wide)])
 
 
 def _head(size: int) -> bytes:

@@ -24,7 +24,7 @@ class Pieces:
     def __len__(self) -> int:
         return self.size
 
-    def whole(self) -> bytes:
+    def joined(self) -> bytes:
         return b"".join(self.parts)
 
 

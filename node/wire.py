@@ -327,7 +327,7 @@ def encode(value: Any) -> bytes:
     return _encoder.encode(stored_form(value))
 
 
-def stored_form(value: Any) -> Any:
+def stored_form(value: object) -> object:
     """What of a value is encoded: of a state dataclass with other names in what is stored a mapping under these."""
     if hasattr(value, "encoded_names"):
         return {stored: getattr(value, name) for stored, name in _names_of(cast(object, type(value)))}

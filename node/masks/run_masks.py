@@ -100,7 +100,7 @@ class Pairs:
         """k_ij. Raises ValueError, as `pair_key`."""
         return pair_key(private, run, side, peer)
 
-    def words(self, key: bytes, info: bytes, size: int) -> Pad:
+    def mask(self, key: bytes, info: bytes, size: int) -> Pad:
         """m_ij of a question, as `stream` has it."""
         return stream(key, info, size)
 
@@ -120,16 +120,16 @@ class SharedPairs(Pairs):
             key = self._keys[run, first, second] = super().key(private, run, side, peer)
         return key
 
-    def words(self, key: bytes, info: bytes, size: int) -> Pad:
+    def mask(self, key: bytes, info: bytes, size: int) -> Pad:
         name = key, info, size
         if (there := self._waiting.pop(name, None)) is not None:
             self._room += size
             return there
-        words = super().words(*name)
+        mask = super().mask(*name)
         if size <= self._room:
-            self._waiting[name] = words
+            self._waiting[name] = mask
             self._room -= size
-        return words
+        return mask
 
 
 class _Own(Struct, array_like=True, frozen=True):
@@ -230,7 +230,7 @@ class RunMasks:
             if neighbours is not None:
                 ends = (ours, neighbours[peer]) if self.node < peer else (neighbours[peer], ours)
                 named = framed(b"edge", info, *ends)
-            mask = self.pairs.words(self._keys[peer], named, size)
+            mask = self.pairs.mask(self._keys[peer], named, size)
             if self.node < peer:
                 total += mask
             else:

@@ -262,7 +262,7 @@ class Driver:
         gate = wire.encode(self.gate.state) if self.gate else None
         machine = in_pieces(self.machine.state)
         if len(machine) < pieces.WIDE:
-            return wire.encode(Stored(machine.whole(), gate, self.seen, self.sent, self.taken))
+            return wire.encode(Stored(machine.joined(), gate, self.seen, self.sent, self.taken))
         return in_pieces(Stored(cast(bytes, machine), gate, self.seen, self.sent, self.taken))
 
     def _encode(self, step: Step) -> list[tuple[str, bytes]]:

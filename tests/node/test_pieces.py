@@ -21,11 +21,11 @@ def state_of(d: int) -> dict[str, object]:
 def test_the_pieces_are_the_encoding(d):
     state = state_of(d)
     machine = in_pieces(state)
-    assert machine.whole() == wire.encode(state)
-    assert len(machine) == len(machine.whole())
+    assert machine.joined() == wire.encode(state)
+    assert len(machine) == len(machine.joined())
     stored = Stored(cast(bytes, machine), b"gate", {"n0 z": (0, 2, b"d" * 16)}, (1, 2), (3, 4))
-    whole = Stored(machine.whole(), *(getattr(stored, name) for name in stored.__struct_fields__[1:]))
-    assert in_pieces(stored).whole() == wire.encode(whole)
+    whole = Stored(machine.joined(), *(getattr(stored, name) for name in stored.__struct_fields__[1:]))
+    assert in_pieces(stored).joined() == wire.encode(whole)
 
 
 def test_a_wide_vector_is_not_copied():
@@ -50,7 +50,7 @@ def test_a_ledger_has_of_pieces_what_it_has_of_bytes(tmp_path, buffered):
 def test_a_step_whose_pieces_fail_leaves_the_state_before(tmp_path):
     ledger = Ledger(tmp_path / "a.ledger", "n0")
     ledger.join(RUN, b"plan")
-    ledger.commit(RUN, state=in_pieces(state_of(140_000)).whole(), status="running")
+    ledger.commit(RUN, state=in_pieces(state_of(140_000)).joined(), status="running")
     torn = in_pieces(state_of(150_000))
     torn.parts.append(b"more than there is room for")
     with pytest.raises(ValueError, match="longer than blob"):

@@ -239,8 +239,8 @@ class SimulatedRows(Rows):
         key = self.name, p.row_bound, p.classes
         if key not in self.losses:
             self.losses[key] = super().loss(p)
-        kept, objective = self.losses[key], p.node_objective(p.position(self.name))
-        return kept if kept.objective == objective else replace(kept, objective=objective)
+        loss, objective = self.losses[key], p.node_objective(p.position(self.name))
+        return loss if loss.objective == objective else replace(loss, objective=objective)
 
 
 def check(problem: DataProblem, nodes: int | None, arrays: Arrays | None) -> Checked:

@@ -29,12 +29,12 @@ def test_both_ends_have_the_words_of_their_question_and_no_other():
     pairs, shared = Pairs(), SharedPairs()
     asked = [(key * 32, info, size) for key in (b"a", b"b") for info in (b"1", b"2") for size in (3, 9)]
     for _ in range(3):  # the first end, the other, and one that asks again
-        assert [shared.words(*one).tolist() for one in asked] == [pairs.words(*one).tolist() for one in asked]
+        assert [shared.mask(*one).tolist() for one in asked] == [pairs.mask(*one).tolist() for one in asked]
 
 
 def test_words_that_nobody_asks_for_take_no_more_room_than_there_is():
     shared, size = SharedPairs(), NUMBERS // 4
-    first = [shared.words(bytes((k,)) * 32, b"1", size) for k in range(6)]
+    first = [shared.mask(bytes((k,)) * 32, b"1", size) for k in range(6)]
     assert len(shared._waiting) == 4
-    again = [shared.words(bytes((k,)) * 32, b"1", size) for k in range(6)]
+    again = [shared.mask(bytes((k,)) * 32, b"1", size) for k in range(6)]
     assert all((a == b).all() for a, b in zip(first, again, strict=True))

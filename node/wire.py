@@ -267,7 +267,8 @@ def _parsed(fleet: str, topic: str) -> tuple[str, str, str]:
 WIDE = 1 << 12  #: bytes from which on a vector is not copied before it is encoded
 
 
-def _enc(value: object) -> object:
+def encode_vector(value: object) -> bytes | memoryview:
+    """The bytes of a vector, wide ones where they are. Raises TypeError or NotImplementedError for anything else."""
     vector = np.ascontiguousarray(_flat(value), dtype="<f8")
     return vector.tobytes() if vector.nbytes < WIDE else vector.data.cast("B")
 
@@ -316,16 +317,21 @@ def _told(type_: object, value: object) -> np.ndarray:
 
 
 T = TypeVar("T")
-_encoder = msgspec.msgpack.Encoder(enc_hook=_enc)
+_encoder = msgspec.msgpack.Encoder(enc_hook=encode_vector)
 _envelope = msgspec.msgpack.Decoder(Envelope, dec_hook=_told)
 _presence = msgspec.msgpack.Decoder(Presence)
 
 
 def encode(value: Any) -> bytes:
     """A struct (or a state dataclass, under the names of `Machine.state`) as bytes; equal values give equal bytes."""
+    return _encoder.encode(stored_form(value))
+
+
+def stored_form(value: object) -> object:
+    """What of a value is encoded: of a state dataclass with other names in what is stored a mapping under these."""
     if hasattr(value, "encoded_names"):
-        value = {stored: getattr(value, name) for stored, name in _names_of(cast(object, type(value)))}
-    return _encoder.encode(value)
+        return {stored: getattr(value, name) for stored, name in _names_of(cast(object, type(value)))}
+    return value
 
 
 @cache

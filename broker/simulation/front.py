@@ -76,7 +76,8 @@ def run(
     InputError, Refused or Stopped, each one line, and KeyboardInterrupt if the run is asked to end while no messages
     are exchanged.
     """
-    offer_installed()
+    if not isinstance(scenario, Scenario):  # the algorithm of a checked one is known
+        offer_installed()
     plug(plugins, "plugins")
     with _case_file(case) as place:
         inputs = Inputs(place, zones, frame, label, nodes, rows, labels, ranges, data, graph)

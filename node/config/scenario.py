@@ -35,7 +35,7 @@ class Faults(Section, frozen=True, kw_only=True):
 
 class Run(Section, frozen=True, kw_only=True):
     #: what the run directory keeps beside the result: every iterate, or every message as an eavesdropper has it; "end":
-    #: less, the objective of the last round alone (records: each round's costs a pass over all rows)
+    #: less, objective and test error of the last round alone (records: each round's cost a pass over all rows)
     record: Literal["summary", "end", "trajectory", "transcript"] = "summary"
     stop: Stop | None = None  #: when to stop before all rounds are done; star and token
     faults: Faults | None = None  #: injected into the memory transport; the answer does not change

@@ -44,6 +44,7 @@ WORDS = b"hushgrid mask"
 PICKS = b"hushgrid picks"
 SPARE = 64  #: words beyond one a pick: each is passed over once in 2^50 times
 ROUNDS, ATTEMPTS = 1 << 64, 1 << 32  #: that a question can name
+NUMBERS = 1 << 22  #: of words that wait for the other end, at most
 SIZE = 1 << 35  #: entries of a pad: 2^32 blocks of 64 bytes, beyond which the counter would wrap
 
 Pad = np.ndarray[tuple[int], np.dtype[np.uint64]]
@@ -128,6 +129,7 @@ class SharedPairs(Pairs):
     def __init__(self) -> None:
         self._keys: dict[tuple[bytes, Side, Side], bytes] = {}
         self._streams: dict[tuple[bytes, bytes, int], Pad] = {}
+        self._room = NUMBERS
 
     def key(self, private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> bytes:
         ends = (run, side, peer) if side.key < peer.key else (run, peer, side)
@@ -137,8 +139,13 @@ class SharedPairs(Pairs):
 
     def stream(self, extracted: bytes, info: bytes, size: int) -> Pad:
         name = (extracted, info, size)
-        if (pad := self._streams.pop(name, None)) is None:
-            pad = self._streams[name] = super().stream(extracted, info, size)
+        if (pad := self._streams.pop(name, None)) is not None:
+            self._room += size
+            return pad
+        pad = super().stream(extracted, info, size)
+        if size <= self._room:
+            self._streams[name] = pad
+            self._room -= size
         return pad
 
 

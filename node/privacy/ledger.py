@@ -18,6 +18,7 @@ import msgspec
 
 from hushgrid.kernels.errors import HushgridError, InputError
 from hushgrid.node import system
+from hushgrid.node.pieces import Pieces
 from hushgrid.node.privacy import marks
 from hushgrid.node.privacy.ledger_file import LedgerFailed, unusable
 from hushgrid.node.privacy.ledger_log import Behind, Record, Round, Tables
@@ -188,7 +189,7 @@ class Ledger:
         run: bytes,
         *,
         spends: Iterable[Spend] = (),
-        state: bytes | Callable[[], bytes] | None = None,
+        state: bytes | Callable[[], bytes | Pieces] | None = None,
         status: str | None = None,
         last: bytes | None = None,
         answers: Iterable[tuple[bytes, bytes]] = (),
@@ -210,19 +211,23 @@ class Ledger:
         risen = self.marks.risen()
         later = state if callable(state) and logged and self.tables.buffered else None
         now = None if later else state() if callable(state) else state
-        record = Record(run, now, status, self.spends.no + 1, spends, *when, history, risen)
-        if logged and self.tables.append(record):
+        wide = now if isinstance(now, Pieces) else None  # no log takes it
+        narrow = None if isinstance(now, Pieces) else now
+        record = Record(run, narrow, status, self.spends.no + 1, spends, *when, history, risen)
+        if logged and wide is None and self.tables.append(record):
             if later:
                 self.runs.states[run] = later
             self._take(record)
         else:
-            self._store(record, last, answers)
+            self._store(record, wide, last, answers)
         self.marks.peers.changed.clear()
         if spends:
             self.marks.sync()
 
-    def _store(self, record: Record, last: bytes | None, answers: list[tuple[bytes, bytes]]) -> None:
-        """A step that does not fit into the log, or ends a run: in the tables at once."""
+    def _store(
+        self, record: Record, wide: Pieces | None, last: bytes | None, answers: list[tuple[bytes, bytes]]
+    ) -> None:
+        """A step that does not fit into the log, or ends a run: in the tables at once. `wide`: its state, if it is."""
         run, spends = record.run, record.spends
         costs = costs_of(spends)
         sums, price = self.spends.after(costs, run, record.version)
@@ -230,7 +235,7 @@ class Ledger:
             if spends:
                 self.spends.insert(run, record.no, spends, (record.at, record.ran, record.version))
                 self.spends.write_sums(sums, price)
-            self.runs.update(run, record.state, record.status, last, len(spends))
+            self.runs.update(run, wide or record.state, record.status, last, len(spends))
             if answers:
                 self.tables.db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?)", answers)
             if record.history:

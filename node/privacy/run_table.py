@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from math import inf, nextafter
 
 from hushgrid.kernels.errors import Refused
+from hushgrid.node.pieces import Pieces
 from hushgrid.node.privacy.ledger_log import Record, Round, Tables
 from hushgrid.node.privacy.ledger_rows import StoredRun
 from hushgrid.node.privacy.spend_table import CHUNK, SpendTable
@@ -29,7 +30,7 @@ class RunTable:
 
     def __init__(self, tables: Tables, spends: SpendTable, keep: int = KEEP) -> None:
         self.tables, self.spends, self.keep = tables, spends, keep
-        self.states: dict[bytes, Callable[[], bytes]] = {}  #: of runs whose waiting records have none yet
+        self.states: dict[bytes, Callable[[], bytes | Pieces]] = {}  #: of runs whose waiting records have none yet
 
     @property
     def db(self) -> sqlite3.Connection:
@@ -174,13 +175,21 @@ class RunTable:
             self.update(run, state, status, None, sum(len(record.spends) for record in of_run))
             self.add_rounds(run, {r.history[0]: r.history for r in of_run if r.history}.values())
 
-    def update(self, run: bytes, state: bytes | None, status: str | None, last: bytes | None, spends: int) -> None:
+    def update(
+        self, run: bytes, state: bytes | Pieces | None, status: str | None, last: bytes | None, spends: int
+    ) -> None:
         """Inside a transaction: what is not None is another now, and so many more answers are paid in the run."""
-        self.db.execute(
-            "UPDATE run SET state = coalesce(?, state), status = coalesce(?, status), last = coalesce(?, last), "
-            "spends = spends + ? WHERE id = ?",
-            (state, status, last, spends, run),
-        )
+        others = "status = coalesce(?, status), last = coalesce(?, last), spends = spends + ? WHERE id = ?"
+        if not isinstance(state, Pieces):
+            state_and = "UPDATE run SET state = coalesce(?, state), "
+            self.db.execute(state_and + others, (state, status, last, spends, run))
+            return
+        # Room for it first, then its pieces: bound as a whole it would stand in memory once more beside the row.
+        self.db.execute("UPDATE run SET state = zeroblob(?), " + others, (len(state), status, last, spends, run))
+        for (row,) in self.db.execute("SELECT rowid FROM run WHERE id = ?", (run,)).fetchall():
+            with self.db.blobopen("run", "state", row) as blob:
+                for piece in state.parts:
+                    blob.write(piece)
 
     def add_rounds(self, run: bytes, rounds: Iterable[Round]) -> None:
         """Inside a transaction."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-MOST = 8  #: things that are kept; the one that was not asked for the longest goes first
+MOST = 12  #: things that are kept; the one that was not asked for the longest goes first
 T = TypeVar("T")
 
 

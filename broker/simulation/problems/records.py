@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, cached_property
+from dataclasses import replace
+from functools import cache, cached_property, partial
 from math import inf, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,15 +31,17 @@ from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.masking import MakeMasks, noise_shares
 from hushgrid.node.problems.records.data import Arrays, Data, Loaded, load
-from hushgrid.node.problems.records.device import Rows, public
-from hushgrid.node.problems.records.files import read_npz
+from hushgrid.node.problems.records.device import Checked, Rows, checked, public
+from hushgrid.node.problems.records.files import Shard, read_npz
 from hushgrid.node.problems.records.gate import lattice_of
 from hushgrid.node.problems.records.held_out import KEY, HeldOut
+from hushgrid.node.problems.records.section import DataPlan, DataProblem
 from hushgrid.node.wire import COORDINATOR
 
 if TYPE_CHECKING:
     from hushgrid.node.masks.identity import Identity
 
+Losses = dict[tuple[str, float | None, int], Loss]  #: by node, row_bound and classes
 LARGEST = 2000  #: unknowns of a central optimum, which takes their cube
 
 
@@ -87,10 +90,12 @@ class RowSetup(RowNodes):
 
     def __init__(self, scenario: Scenario, file: str = "scenario", arrays: Arrays | None = None) -> None:
         self.in_python = arrays is not None
-        loaded, plan = public(scenario, file, arrays, read)
+        loaded, plan = public(scenario, file, arrays, check)
         super().__init__(scenario, file, loaded, plan)
-        tests = "tests", scenario.problem, plan.features, plan.classes
-        self.tests = once(lambda: HeldOut(*tests[1:]), tests) if scenario.problem.test else None
+        problem = scenario.problem
+        tests = "tests", *of_rows(problem.data, problem.kind, None), problem.test, plan.features, plan.classes
+        held_out = partial(HeldOut, problem, plan.features, plan.classes)
+        self.tests = once(held_out, tests) if problem.test else None
         if self.tests is not None:
             self.test, self.description = self.tests.description, f"{self.description}, {self.tests.sentence}"
             self.own_figures = (KEY, *(f"{KEY}_{name}" for name in self.plan.nodes))
@@ -107,7 +112,17 @@ class RowSetup(RowNodes):
             named = [f"class {c}, {name}" for c in range(self.public.classes) for name in named]
         return {"keys_x": np.array(named)} if named else {}
 
+    def device(self, name: str) -> Rows:
+        return SimulatedRows(name, self.shards[index(name)], self._losses, masks=self._masks.get(name))
+
     @cached_property
+    def _losses(self) -> Losses:
+        """What runs of the sweep with these rows have made."""
+        problem, public = self.scenario.problem, self.public
+        source = "losses", *of_rows(problem.data, problem.kind, len(self.shards)), public.row_bound, public.classes
+        return once(dict, None if self.in_python else source)
+
+    @property
     def losses(self) -> list[Loss]:
         """Every node's f_i: raw data."""
         return [self.device(name).loss(self.public) for name in self.plan.nodes]
@@ -130,7 +145,10 @@ class RowSetup(RowNodes):
         return against(once(lambda: best_of(losses, r), None if self.in_python else source), x, objective)
 
     def tested(self, seen: Recorded) -> dict[str, list[float | None]]:
-        return self.tests.columns(seen.common, seen.own_iterates) if self.tests is not None else {}
+        if self.tests is None:
+            return {}
+        last = 1 if self.scenario.run.record == "end" else len(seen.common)
+        return self.tests.columns(seen.common, seen.own_iterates, last)
 
     @property
     def largest(self) -> float:
@@ -207,6 +225,28 @@ class RowSetup(RowNodes):
         return sum(
             quality.answer_noise(self.plan, i, k)[0].expected_l1(self.public.size) for i in range(len(self.plan.nodes))
         )
+
+
+class SimulatedRows(Rows):
+    """A simulated node's rows. Its f_i is made once for all runs that have the same."""
+
+    def __init__(self, name: str, shard: Shard, losses: Losses, masks: MakeMasks | None) -> None:
+        """`losses`: of the same rows."""
+        super().__init__(name, shard, masks=masks)
+        self.losses = losses
+
+    def loss(self, p: DataPlan) -> Loss:
+        key = self.name, p.row_bound, p.classes
+        if key not in self.losses:
+            self.losses[key] = super().loss(p)
+        loss, objective = self.losses[key], p.node_objective(p.position(self.name))
+        return loss if loss.objective == objective else replace(loss, objective=objective)
+
+
+def check(problem: DataProblem, nodes: int | None, arrays: Arrays | None) -> Checked:
+    """Every node's rows, read and checked; once for all runs of a sweep, unless they were given in Python."""
+    source = ("checked", problem, nodes) if arrays is None else None
+    return once(lambda: checked(problem, nodes, arrays, read), source)
 
 
 def read(data: Data, base: Path, kind: Kind, nodes: int | None, arrays: Arrays | None) -> Loaded:

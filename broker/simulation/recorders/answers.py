@@ -44,7 +44,7 @@ class AnswerTrace:
 
     def __init__(self, observer: Observer, place: Path, name: str, behind: int = 0) -> None:
         self.observer, self.name, self.behind = observer, name, behind
-        self._cells = Cells(place / f"{name}.answers", 0)
+        self._cells = Cells(place / f"{name}.answers", behind)
         self._waiting: dict[int, Answer] = {}  #: by slot, where answers may wait until the end
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
@@ -76,7 +76,7 @@ class AnswerTrace:
         for slot, answer in self._waiting.items():
             head = np.array([answer.no, answer.scale, answer.slack, answer.drift, answer.curvature])
             start = slot * (HEAD + 2 * answer.x.size)
-            for vector in (head, answer.x, answer.gradient):
+            for vector in (head, answer.x, answer.gradient):  # no copy of a wide one is made
                 self._cells.write(start, vector)
                 start += vector.size
         self._waiting.clear()

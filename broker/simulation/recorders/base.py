@@ -132,6 +132,9 @@ def own_of(state: object, widths: Widths) -> dict[str, Vector | None]:
     return {key: getattr(state, key, None) for key in widths}
 
 
+CELL = np.dtype("<f8")
+
+
 class Cells:
     """A file of float64 cells. `behind`: bytes that may wait to be written, where no process can be killed alone."""
 
@@ -142,7 +145,7 @@ class Cells:
 
     def write(self, first: int, cells: Vector) -> None:
         """Writes the cells `first` and following; wide ones from where they are, without a copy."""
-        cells = np.ascontiguousarray(cells, "<f8")
+        cells = np.ascontiguousarray(cells, CELL)
         if cells.nbytes > self.behind:
             self._flush()
             if cells.size:

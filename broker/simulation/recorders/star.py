@@ -58,11 +58,12 @@ class MemberTrace(Trace):
             self._kept = None
         if gate is None or not machine.answered_round:
             return
+        answers = float(gate.state.answers)
         if self.reveal:
             self._noise(machine.answered_round, gate, fresh, width, row.size)
+            self.write(machine.answered_round, np.array([answers]), width, row.size + 1)
         else:
-            self.write(machine.answered_round, np.zeros(1), width, row.size)
-        self.write(machine.answered_round, np.array([float(gate.state.answers)]), width, row.size + 1)
+            self.write(machine.answered_round, np.array([0.0, answers]), width, row.size)
 
     def _noise(self, answers: int, gate: Gate, fresh: bool, width: int, offset: int) -> None:
         """A round may be stored several times, asked again or only told its end: its noise is all that was drawn in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from msgspec import UNSET
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy import perturbation
-from hushgrid.kernels.problems.losses import LARGEST, Loss, U, settled
+from hushgrid.kernels.problems.losses import LARGEST, Loss, Objective, U, settled
 from hushgrid.kernels.problems.losses import Kind as LossKind
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.node.durable import write_file
@@ -28,6 +28,18 @@ from hushgrid.node.problems.records.gate import RowsGate
 from hushgrid.node.problems.records.section import NAME, DataPlan, DataProblem, DeclaredProblem, Labels, shared
 
 Reader = Callable[[Data, Path, LossKind, int | None, Arrays | None], Loaded]
+
+
+class Checked(NamedTuple):
+    """Every node's rows, which its loss takes, and what is public of them."""
+
+    loaded: Loaded
+    classes: int
+    L: list[float]  #: the smoothness constant of each node
+
+
+#: From a problem, the number of its nodes if it is known, and the rows themselves if they were given in Python.
+Checker = Callable[[DataProblem, int | None, Arrays | None], Checked]
 
 
 def clamped(b: Vector, labels: Labels, kind: LossKind) -> Vector:
@@ -176,28 +188,22 @@ def keep_model(outcome: dict[str, Vector], path: Path) -> None:
 
 
 def public(
-    sections: ScenarioSections, file: str = "scenario", arrays: Arrays | None = None, read: Reader = load
+    sections: ScenarioSections, file: str = "scenario", arrays: Arrays | None = None, check: Checker | None = None
 ) -> tuple[Loaded | None, DataPlan]:
     """Every node's rows (None if they are on the devices), and what of the problem is public. Raises InputError.
 
-    arrays: the rows themselves, if they were given in Python. read: what reads them.
+    arrays: the rows themselves, if they were given in Python. check: what reads and checks them [`checked`].
     """
     problem, network = sections.problem, sections.network
     try:
-        n = network.build().n if network is not None else problem.data.nodes
-        loaded = None
+        n, R, loaded = network.build().n if network is not None else problem.data.nodes, problem.row_bound, None
         if (declared := problem.data.devices) is not None:
             q, rows = declared_rows(declared, n)
+            C = _classes(problem, [])
+            L = [objective.lipschitz(R or 0.0) for objective in _objectives(problem, rows)]
         else:
-            loaded = _loaded(problem, n, arrays, read)
+            loaded, C, L = (check or checked)(problem, n, arrays)
             q, rows = loaded.shards[0].A.shape[1], [len(s.b) for s in loaded.shards]
-        shards = loaded.shards if loaded else []
-        C = _classes(problem, shards)
-        R = problem.row_bound
-        share = problem.scale == "share"
-        each = [shared(problem.objective, rows, i) if share else problem.objective for i in range(len(rows))]
-        losses = [Loss(o, s.A, s.b, C, R) for o, s in zip(each, shards, strict=False)]
-        L = [loss.L for loss in losses] or [o.lipschitz(R or 0.0) for o in each]
         wiring = wired(sections, L, problem.objective.convexity)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
@@ -211,7 +217,7 @@ def public(
         classes=C,
         rows=rows,
         L=L,
-        share=True if share else UNSET,
+        share=True if problem.scale == "share" else UNSET,
         **wiring._asdict(),
     )
 
@@ -230,18 +236,26 @@ def declared_rows(devices: Devices, n: int | None) -> tuple[int, list[int]]:
     return devices.features, rows
 
 
-def _loaded(problem: DataProblem, n: int | None, arrays: Arrays | None, read: Reader) -> Loaded:
+def checked(problem: DataProblem, n: int | None, arrays: Arrays | None, read: Reader = load) -> Checked:
+    """Every node's rows, read and checked. read: what reads them. Raises InputError."""
     try:
         loaded = read(problem.data, Path(), problem.kind, n, arrays)
     except InputError as error:
         raise InputError(f"problem.{error}" if str(error).startswith("data") else str(error)) from None
-    C = _classes(problem, loaded.shards)
-    for i, s in enumerate(loaded.shards):
+    C, L = _classes(problem, loaded.shards), []
+    objectives = _objectives(problem, [len(s.b) for s in loaded.shards])
+    for i, (objective, shard) in enumerate(zip(objectives, loaded.shards, strict=True)):
         try:
-            Loss(problem.objective, s.A, s.b, row_bound=problem.row_bound, classes=C)
+            L.append(Loss(objective, shard.A, shard.b, C, problem.row_bound).L)
         except InputError as error:
             raise InputError(f"problem.data: node n{i}: {error}") from None
-    return loaded
+    return Checked(loaded, C, L)
+
+
+def _objectives(problem: DataProblem, rows: list[int]) -> list[Objective]:
+    """What is public of each node's f_i."""
+    share = problem.scale == "share"
+    return [shared(problem.objective, rows, i) if share else problem.objective for i in range(len(rows))]
 
 
 def _classes(problem: DataProblem, shards: Sequence[Shard]) -> int:

@@ -76,12 +76,16 @@ class HeldOut:
             return classes
         return np.where(margins[:, :, 0] > 0, 1.0, -1.0)
 
-    def columns(self, common: np.ndarray, node_iterates: Mapping[str, np.ndarray]) -> dict[str, list[float | None]]:
-        """Columns of the history, (T,) each. common: (T, d). own: by node, (T, d), or (1, d) at the end only."""
+    def columns(
+        self, common: np.ndarray, node_iterates: Mapping[str, np.ndarray], last: int
+    ) -> dict[str, list[float | None]]:
+        """Columns of the history, (T,) each, of the `last` rounds; of the others None. common: (T, d).
+        own: by node, (T, d), or (1, d) at the end only.
+        """
         T = len(common)
-        columns = {KEY: self.errors(common)}
-        for name, x in node_iterates.items():
-            known = x[-T:] if T else x[:0]
+        columns = {}
+        for key, x in {KEY: common, **{f"{KEY}_{name}": x for name, x in node_iterates.items()}}.items():
+            known = x[-min(T, last) :] if T else x[:0]
             unknown: list[float | None] = [None] * (T - len(known))
-            columns[f"{KEY}_{name}"] = unknown + self.errors(known)
+            columns[key] = unknown + self.errors(known)
         return columns

@@ -116,6 +116,18 @@ def test_a_private_run_says_how_good_each_rounds_models_are(tmp_path, kind, algo
 
 
 @pytest.mark.runs
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_where_the_end_alone_is_recorded_the_last_models_alone_are_tested(tmp_path, algorithm):
+    raw = scenario(tmp_path, "logistic", algorithm) | {"seed": 1}
+    every, end = run(raw), run(raw | {"run": {"record": "end"}})
+    columns = [key for key in every.history if key.startswith(held_out.KEY)]
+    assert columns
+    for key in columns:
+        T = len(every.history[key])
+        assert end.history[key] == [None] * (T - 1) + every.history[key][-1:]
+    assert end.summary[held_out.KEY] == every.summary[held_out.KEY]
+
+
 def test_what_models_are_tested_on_changes_no_answer(tmp_path):
     private = scenario(tmp_path, "logistic")
     with_, without = (run(private | {"seed": 3, "problem": of}) for of in both(private["problem"]))

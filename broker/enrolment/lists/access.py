@@ -18,7 +18,7 @@ from hushgrid.node.problems.on_graph import OnGraph
 from hushgrid.node.problems.registry import KINDS
 from hushgrid.node.wire import COORDINATOR, Topics
 
-Role = Literal["device", "coordinator", "standby", "watch", "broker"]
+Role = Literal["device", "coordinator", "standby", "watch", "broker", "bridge"]
 ANY = "+"  #: one level of a topic
 
 

@@ -54,6 +54,7 @@ from hushgrid.node.schema.yaml_file import convert, read_yaml
 from hushgrid.node.transport.connect import parse_urls, split
 from hushgrid.node.wire import COORDINATOR
 
+CLUSTER_SILENT_S = 60  #: of a coordinator whose broker is a cluster: an election takes up to 17 s
 ROLES: dict[str, Role] = {COORDINATOR: "coordinator", STANDBY: "standby", WATCH: "watch", BROKER: "broker"}
 
 
@@ -286,6 +287,8 @@ class FleetDirectory:
             text = re.sub("^fleet: .*$", f"fleet: {self.fleet}", text, flags=re.M)
             text = re.sub("^broker: .*$", f"broker: {_written(self.broker)}", text, flags=re.M)
             text = re.sub(r"\bcerts/", f"{folder}/", text)
+            if len(split(self.broker)) > 1:  # while its servers elect nobody is heard, who is silent by no fault
+                text = re.sub("^silent_s: .*$", f"silent_s: {CLUSTER_SILENT_S}", text, flags=re.M)
             if name == WATCH and self.kind == "rabbitmq":  # which is asked for each by name
                 text += "members: []\n"
             text = re.sub("^members: .*$", f"members: [{', '.join(self.members())}]", text, flags=re.M)

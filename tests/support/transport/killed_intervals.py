@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from collections import Counter
@@ -11,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from hushgrid.broker.enrolment.directory import CLUSTER_SILENT_S
 from tests.support.daemons.deployed_fleet import PATIENCE, ZONES, Fleet, intervals
 from tests.support.transport.bridged import begun, moved
 from tests.support.transport.clusters import SERVERS, of_fleet
@@ -58,7 +60,8 @@ class KilledIntervals:
         self.directory, self.cluster = of_fleet(directory / "F", kind, "demo", stack)
         moved(fleet, self.directory, ZONES)
         path = fleet.directory / "coordinator.yaml"
-        path.write_text(path.read_text() + "run: {every: 1d, warm_start: false}\n")
+        text = path.read_text() + "run: {every: 1d, warm_start: false}\n"
+        path.write_text(re.sub("^silent_s: .*$", f"silent_s: {CLUSTER_SILENT_S}", text, flags=re.M))
         self.nodes = begun(fleet, ZONES)
         self.coordinator = fleet.coordinator()
         self.ended(1)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
 from hushgrid.broker.coordinator.interval_log import prune
-from hushgrid.broker.coordinator.intervals import Intervals
+from hushgrid.broker.coordinator.intervals import NOTES, Intervals
 from hushgrid.broker.coordinator.run_history import failed
 from hushgrid.broker.coordinator.run_records import keep, summary
 from hushgrid.broker.coordinator.status import Reporter, Views, activity
@@ -139,8 +139,8 @@ def main(
         service = service_class(config, path, public, signals, ledger)
         if standby or hand_over or (config.standby is not None and not once):
             service.unit.ready()
-            began = take_over(config, path, ledger, signals, _say, at_once=hand_over or not standby)
-            service.began = began or service.began
+            began = take_over(config, path, ledger, signals, _say, at_once=hand_over or not standby, keys=NOTES)
+            service.began, service.asked = began or service.began, not (standby or hand_over)
         try:
             if once:
                 service.once()
@@ -164,6 +164,7 @@ class Service:
         self.config, self.path, self.signals, self.ledger = config, path, signals, ledger
         self.unit, self.reporter, self.views = Unit(), Reporter(config), Views(_say)
         self.began = system.machine.wall()
+        self.asked = True  #: whether somebody has asked for a run by starting it
         self.credentials = credentials_of(COORDINATOR, config.trust, config.tls, path, public.plan.nodes)
         self._guard: Guarded | None = None  #: of the coordinator that it has now
         self.replicated: Replicated | None = None  #: the coordinator of now, if there is a standby
@@ -190,6 +191,9 @@ class Service:
         if why := failed(self.ledger, encode_plan(self.plan)):
             _say(Warned(f"not begun again: the last run of this plan ended with: {why}; all the same: {_again()}"))
             self._idle()
+        elif not self.asked and self.ledger.runs.under_way() is None and self.ledger.runs.last() is not None:
+            _say(f"the last run is over; the next run: {_again()}")
+            self._idle()
         while not self.signals:
             self._look()
             self.signals.begin = False
@@ -199,6 +203,8 @@ class Service:
                 self._coordinate(coordinator, link)
                 if coordinator.finished:
                     self._over(coordinator, began)
+                    if self.replicated is not None:
+                        link.send(self.replicated.concluded())
                     self._wait(coordinator, link)
             finally:
                 self._leave(coordinator, link, off=bool(self.signals))
@@ -248,7 +254,7 @@ class Service:
         coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
         self.replicated = None
         if config.standby is not None:
-            self.replicated = Replicated(coordinator, config.fleet)
+            self.replicated = Replicated(coordinator, config.fleet, lambda: coordinator.ending, NOTES)
             coordinator.observe = self.replicated.observe
             if coordinator.driver is not None:  # it goes on with a run
                 self.replicated.observe(coordinator.driver, True)

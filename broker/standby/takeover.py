@@ -9,11 +9,20 @@ that it is a later one: the other ends when it reads that. Only then the run is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from hushgrid.broker.standby.replica import STANDBY, Replica, decode, restore, topic
+from hushgrid.broker.standby.replica import (
+    STANDBY,
+    Notes,
+    Replica,
+    decode,
+    decode_notes,
+    notes_topic,
+    restore,
+    topic,
+)
 from hushgrid.broker.standby.watcher import LATEST, Watcher
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.machine import Malformed
@@ -32,11 +41,19 @@ QUIET_S = 2.0  #: connected without a word, after which nobody else writes the r
 
 
 def take_over(
-    config: CoordinatorConfig, path: str, ledger: Ledger, signals: Signals, log: Callable[[str], None], *, at_once: bool
+    config: CoordinatorConfig,
+    path: str,
+    ledger: Ledger,
+    signals: Signals,
+    log: Callable[[str], None],
+    *,
+    at_once: bool,
+    keys: Collection[str] = (),
 ) -> float | None:
     """Waits until the coordinator of the file is dead for as long as `standby` says (`at_once`: for nothing).
 
-    Returns when this one begins, s since 1970; its ledger has the run under way. None: somebody asked it to end.
+    Returns when this one begins, s since 1970; its ledger has the last run, and what the other's noted under `keys`.
+    None: somebody asked it to end.
     Raises InputError if the file says nothing of a standby.
     """
     if config.standby is None:
@@ -53,7 +70,7 @@ def take_over(
             return None
         log("takes over")
     began = watcher.later(system.machine.wall())
-    claim = Claim(config.fleet, Instance(ledger.id, ledger.runs.new_session(), began), log)
+    claim = Claim(config.fleet, Instance(ledger.id, ledger.runs.new_session(), began), log, keys)
     link = link_to(config.broker, Party(COORDINATOR, claim.will, claim.subscriptions, config.tls, False))
     try:
         serve_all([(claim, link)], lambda: claim.quiet, signals)
@@ -61,8 +78,8 @@ def take_over(
         link.close(forget=False)
     if signals:
         return None
-    restore(ledger, claim.replica, claim.last or watcher.last)
-    if claim.replica is not None:
+    restore(ledger, claim.replica, claim.last or watcher.last, claim.notes)
+    if claim.replica is not None and claim.replica.status == "running":
         log(f"goes on with run {claim.replica.run.hex()[:8]}")
     return claim.instance.began
 
@@ -80,9 +97,10 @@ def _certificate(tls: Tls | None) -> Tls | None:
 class Claim(Watcher):
     """Says that this coordinator is the later one, and reads the run of the other."""
 
-    def __init__(self, fleet: str, instance: Instance, log: Callable[[str], None]) -> None:
+    def __init__(self, fleet: str, instance: Instance, log: Callable[[str], None], keys: Collection[str] = ()) -> None:
         super().__init__(fleet, 0.0, log)
-        self.subscriptions = (self.topics.state(COORDINATOR), topic(fleet))
+        self.subscriptions = (self.topics.state(COORDINATOR), topic(fleet), notes_topic(fleet))
+        self.keys, self.notes = keys, Notes()
         self.instance = instance
         self.replica: Replica | None = None
         self._heard: float | None = None  # s of `clock`: when somebody was heard last; None: not connected yet
@@ -109,6 +127,10 @@ class Claim(Watcher):
         with suppress(Malformed):
             if topic == self.subscriptions[1]:
                 self.replica = decode(payload)
+                self._heard = self.clock.time
+                return []
+            if topic == self.subscriptions[2]:
+                self.notes = decode_notes(payload, self.keys)
                 self._heard = self.clock.time
                 return []
             presence = wire.decode_presence(payload)

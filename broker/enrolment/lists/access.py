@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, cast
 
-from hushgrid.broker.standby.replica import STANDBY
+from hushgrid.broker.standby.replica import STANDBY, notes_topic, topic
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.config.watch import WATCH
 from hushgrid.node.problems.on_graph import OnGraph
@@ -110,7 +110,8 @@ def rights_on(
 
 def _coordinator(t: Topics, standby: bool) -> Rights:
     watched = (t.state(COORDINATOR), t.status(COORDINATOR), t.run(), t.answer())
-    read = (t.edge(ANY, COORDINATOR), t.state(ANY), *((t.edge(COORDINATOR, STANDBY),) if standby else ()))
+    replicas = (topic(t.fleet), notes_topic(t.fleet))
+    read = (t.edge(ANY, COORDINATOR), t.state(ANY), *(replicas if standby else ()))
     return Rights(
         COORDINATOR, "coordinator", (t.all(COORDINATOR), t.edge(COORDINATOR, ANY), *watched), read, subscribe=read
     )

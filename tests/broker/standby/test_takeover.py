@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from hushgrid.broker.coordinator import run_history
 from hushgrid.broker.standby.replica import Replica, Replicated, decode, restore, topic
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import wire
@@ -31,7 +32,7 @@ class Watched(World):
 
     def coordinator(self, ledger):
         made = super().coordinator(ledger)
-        seated = Seated(made, "world")
+        seated = Seated(made, "world", lambda: made.ending)
         made.observe = seated.observe
         if made.driver is not None:
             seated.observe(made.driver, True)
@@ -40,10 +41,11 @@ class Watched(World):
     def take_over(self, lost, file="second.ledger"):
         """The coordinator dies, with the messages that are `lost`; another goes on, with a disk of its own."""
         self.hub.queue[:] = [one for one in self.hub.queue if not lost(one)]
+        before = Instance(self.ledgers[COORDINATOR].id, 1, 0.0)
         self.ledgers[COORDINATOR].close()
         ledger = Ledger(self.directory / file, COORDINATOR)
-        if payload := self.hub.retained.get(TOPIC):
-            restore(ledger, decode(payload))
+        payload = self.hub.retained.get(TOPIC)
+        restore(ledger, decode(payload) if payload else None, before)
         self.ledgers[COORDINATOR] = ledger
         self.hub.endpoints[COORDINATOR] = self.coordinator(ledger)
         self.hub._connect(COORDINATOR)
@@ -128,12 +130,38 @@ def test_a_run_of_ones_own_that_another_has_ended_is_over(tmp_path):
         assert ledger.runs.running() == b""
 
 
-def test_the_topic_is_empty_once_the_run_is_over_and_again_at_a_connection_that_was_away_then(tmp_path):
+def test_the_topic_says_how_the_run_has_ended_before_a_member_hears_it(tmp_path):
+    world, seen = Watched(tmp_path, setup(ROUNDS)), []
+    publish = world.hub.publish
+
+    def listen(publications):
+        seen.extend(publications)
+        publish(publications)
+
+    world.hub.publish = listen
+    world.run()
+    farewells = [n for n, one in enumerate(seen) if one.topic == TOPIC and decode(one.payload).last]
+    told = [n for n, one in enumerate(seen) if one.topic.startswith("hushgrid/1/world/edge/coordinator/z")]
+    assert farewells[0] < told[-1]
+    (over,) = world[COORDINATOR].concluded()
+    assert decode(over.payload).status == "done"
+    with closing(Ledger(tmp_path / "other.ledger", COORDINATOR)) as other:
+        restore(other, decode(over.payload), None)
+        assert other.runs.under_way() is None
+        assert run_history.farewell_to(other, world.centre.run) == decode(over.payload).last
+    world.close()
+
+
+def test_a_run_that_is_over_in_both_ledgers_ends_no_run_that_has_begun_since(tmp_path):
     world = Watched(tmp_path, setup(ROUNDS))
     world.run()
-    assert TOPIC not in world.hub.retained
-    (first, *_) = world[COORDINATOR].connected()
-    assert (first.topic, first.payload, first.retain) == (TOPIC, b"", True)
+    (over,) = world[COORDINATOR].concluded()
+    ledger, begun = world.ledgers[COORDINATOR], b"r" * 16
+    ledger.join(begun, b"plan")
+    restore(ledger, decode(over.payload), Instance(ledger.id, 7, 100.0))
+    assert ledger.runs.running() == begun
+    restore(ledger, decode(over.payload), Instance(b"b" * 16, 1, 200.0))
+    assert ledger.runs.running() == b""
     world.close()
 
 

@@ -20,7 +20,7 @@ from tests.support.transport.fleet_brokers import started
 
 #: When a server dies: as the interval is asked for, as its run begins, in its rounds.
 MOMENTS = ("asked", "begins", "in rounds")
-LONGEST_S = 300.0  #: until an interval has ended, however
+LONGEST_S = 180.0  #: until an interval has ended, however
 
 
 class Killed(NamedTuple):
@@ -70,9 +70,13 @@ class KilledIntervals:
         """The row of this interval, once it is there."""
         deadline = time.monotonic() + LONGEST_S
         while len(rows := intervals(self.fleet)) < number:
-            assert time.monotonic() < deadline, self.coordinator.said + self.cluster.logs()
+            assert time.monotonic() < deadline, self.logs()
             time.sleep(0.05)
         return rows[number - 1]
+
+    def logs(self) -> str:
+        said = (daemon.said[-1500:] for daemon in (self.coordinator, *self.nodes))
+        return "\n".join([*said, self.cluster.logs()])
 
     def kill(self, number: int, server: int, moment: str) -> Killed:
         """Interval `number`, in which this server dies."""

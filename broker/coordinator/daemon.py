@@ -94,6 +94,8 @@ def declared(config: CoordinatorConfig, path: str) -> Declared:
         )
     if plan.sites and config.trust is not None:
         raise InputError(f"{path}: trust: found it beside sites, expected none: what a site says is not sealed")
+    if plan.sites and config.standby is not None:
+        raise InputError(f"{path}: standby: found it beside sites, expected none: a site goes on with no run again")
     if (periods := plan.kind.periods(plan.problem)) is not None:
         check_day(config, periods, path)
     for key, value in (("run", config.run), ("quorum", config.quorum)):

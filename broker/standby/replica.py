@@ -63,7 +63,7 @@ def decode(payload: bytes) -> Replica:
         plan = wire.decode_state(Plan, replica.plan)
         wire.decode_state(Stored, replica.state)
         farewell = wire.decode_envelope(replica.last, PLAN_LIMIT) if replica.last else None
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, Malformed) as error:
         raise Malformed(f"no replica: {error}") from None
     if replica.run != wire.run_id(plan.plan, plan.nonce, plan.members):
         raise Malformed("no replica: its run is of another plan")

@@ -12,7 +12,7 @@ from hushgrid.kernels.machine import Malformed
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.driver import Stored
-from hushgrid.node.wire import COORDINATOR, Instance, Plan
+from hushgrid.node.wire import COORDINATOR, Finish, Instance, Plan
 from tests.support.devices.zone_fleet import World, setup
 
 pytestmark = pytest.mark.runs
@@ -183,11 +183,18 @@ def test_the_topic_has_the_state_before_a_member_has_what_is_sent_after_it(tmp_p
 
 
 def test_what_is_no_replica_is_refused():
-    plan = wire.encode(Plan(b"plan", b"nonce", {"z1": 1}))
+    plan = wire.encode(Plan(b"plan", b"nonce", {"z1": 1}, {}))
     state = wire.encode(Stored(b"", None, {}, (0, 0), (0, 0)))
     run = wire.run_id(b"plan", b"nonce", {"z1": 1})
     assert decode(wire.encode(Replica(run, plan, state))).run == run
-    planted = [Replica(b"r" * 16, plan, state), Replica(run, b"plan", state), Replica(run, plan, b"state")]
+    farewell = wire.encode(wire.Envelope(b"r" * 16, 0, 0, None, Finish("done", "", "")))
+    planted = [
+        Replica(b"r" * 16, plan, state),
+        Replica(run, b"plan", state),
+        Replica(run, plan, b"state"),
+        Replica(run, plan, state, "done", b"no message"),
+        Replica(run, plan, state, "done", farewell),  # another run's
+    ]
     for payload in (b"", b"x", b"\x81\xa3run\x01", *map(wire.encode, planted)):
         with pytest.raises(Malformed, match="no replica"):
             decode(payload)

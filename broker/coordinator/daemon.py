@@ -263,7 +263,10 @@ class Service:
         return link_for(coordinator, config.broker, config.tls, keepalive=config.keepalive)
 
     def _serve(self, coordinator: Coordinator, link: Link, until: Callable[[], bool]) -> None:
-        serve_all([(self.replicated or self._guarded(coordinator), link)], until, self.signals, self.wait)
+        def wait() -> float:
+            return min(self.wait(), self.reporter.again_s or inf)
+
+        serve_all([(self.replicated or self._guarded(coordinator), link)], until, self.signals, wait)
 
     def _guarded(self, coordinator: Coordinator) -> Served:
         """The coordinator behind its guard, with keys of its own; itself, if its broker is trusted."""
@@ -348,6 +351,7 @@ class Service:
                 )  # runs by a schedule, or when they are asked for
                 config = with_fixed(self.config, read, (*FIXED, "run") if another else FIXED, self.path, _say)
                 public, self.config = declared(config, self.path), config
+                self.reporter.config = config
             except InputError as error:
                 _say(Warned(f"its configuration stays as it was: {error}"))
                 return

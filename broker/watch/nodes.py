@@ -12,11 +12,13 @@ from hushgrid.kernels.machine import Malformed
 from hushgrid.node import frames, status, wire
 from hushgrid.node.config.watch import WATCH, WatchConfig
 from hushgrid.node.status import Status
+from hushgrid.node.transport.connect import split
 from hushgrid.node.transport.link import Message
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, Birth, Death, Progress, Topics
 
 REACH_S = 10.0  #: for the broker to take us
+SERVER_S = 3.0  #: for one server of a cluster
 QUIET_S = 0.5  #: without a further message, after which everything that stands there has come
 LONGEST_S = 10.0  #: for all of it
 
@@ -50,24 +52,51 @@ def look(config: WatchConfig, quiet_s: float = QUIET_S) -> dict[str, FleetNode]:
     """Every node of a fleet, by name; the coordinator too. Raises Stopped if the broker is not there,
     or refuses `watch`.
     """
-    topics = Topics(config.fleet)
+    topics, servers = Topics(config.fleet), split(config.broker)
+    if len(servers) == 1 or not config.members:
+        return fleet(topics, _at(config, config.broker, quiet_s, REACH_S))
+    seen, away = list[dict[str, FleetNode]](), list[Stopped]()
+    for server in servers:
+        try:
+            seen.append(fleet(topics, _at(config, server, quiet_s, SERVER_S)))
+        except Stopped as error:
+            away.append(error)
+    if not seen:
+        raise away[0]
+    return newest(seen)
+
+
+def newest(servers: list[dict[str, FleetNode]]) -> dict[str, FleetNode]:
+    """Each node as that server shows it which has its newest status: RabbitMQ retains a message on one server of a
+    cluster, and what a node said there before it went to another stands there still.
+    """
+
+    def when(node: FleetNode) -> tuple[int, str]:
+        return (node.status.session, node.status.at) if node.status else (-1, "")
+
+    names = sorted({name for nodes in servers for name in nodes})
+    return {name: max((nodes[name] for nodes in servers if name in nodes), key=when) for name in names}
+
+
+def _at(config: WatchConfig, broker: str, quiet_s: float, reach_s: float) -> dict[str, bytes]:
+    """What stands at a broker, by topic. Raises Stopped if it is not there, or refuses `watch`."""
     link = MqttLink(
-        config.broker,
+        broker,
         WATCH,
         username=WATCH,
         tls=config.tls,
         subscriptions=presences(config),
         persistent=False,
     )
-    link.connect(REACH_S)
+    link.connect(reach_s)
     try:
         payloads = _gathered(link.poll, quiet_s)
         if link.refused:
             topic, reason = link.refused[0]
-            raise Stopped(f"broker {config.broker}: refuses {topic} to {WATCH}: {reason}")
+            raise Stopped(f"broker {broker}: refuses {topic} to {WATCH}: {reason}")
     finally:
         link.close()
-    return fleet(topics, payloads)
+    return payloads
 
 
 def _gathered(poll: Callable[[float], list[Message]], quiet_s: float) -> dict[str, bytes]:

@@ -10,6 +10,7 @@ ended stands there too: it is not made again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from itertools import count
 from typing import Literal
 
 import msgspec
@@ -24,6 +25,7 @@ from hushgrid.node.wire import COORDINATOR, PLAN_LIMIT, Finish, Instance, Plan, 
 STANDBY = "standby"  #: an identity that reads what the coordinator says of itself
 Notes = dict[str, bytes]
 Standing = Literal["running", "done", "stopped"]
+_said = count(1)  # of this process
 OVER: dict[str, Standing] = {"done": "done", "stopped": "stopped"}  #: of a ledger's words for a run
 
 
@@ -33,8 +35,28 @@ class Replica(msgspec.Struct, frozen=True):
     run: bytes
     plan: bytes
     state: bytes
+    began: float = 0.0  #: of the coordinator that says it, s since 1970
+    no: int = 0  #: how often it has said anything here: RabbitMQ retains an older one on another server of a cluster
     status: Standing = "running"
     last: bytes = b""  #: its farewell, once that is decided
+
+    @property
+    def when(self) -> tuple[float, int]:
+        """The later is the larger."""
+        return self.began, self.no
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """What a coordinator's ledger notes, and when it has said so, as of a `Replica`."""
+
+    notes: Notes
+    began: float
+    no: int
+
+    @property
+    def when(self) -> tuple[float, int]:
+        """The later is the larger."""
+        return self.began, self.no
 
 
 def topic(fleet: str) -> str:
@@ -47,13 +69,12 @@ def notes_topic(fleet: str) -> str:
     return Topics(fleet).edge(COORDINATOR, f"{STANDBY}-notes")
 
 
-def decode_notes(payload: bytes, keys: Collection[str]) -> Notes:
-    """Those of `keys`. Raises Malformed. Who reads a note looks at what is in it."""
+def decode_notes(payload: bytes) -> Noted:
+    """Raises Malformed. Who reads a note looks at what is in it."""
     try:
-        notes = msgspec.msgpack.decode(payload, type=Notes)
+        return msgspec.msgpack.decode(payload, type=Noted)
     except msgspec.MsgspecError as error:
         raise Malformed(f"no notes: {error}") from None
-    return {key: value for key, value in notes.items() if key in keys}
 
 
 def decode(payload: bytes) -> Replica:
@@ -111,7 +132,7 @@ class Replicated:
         self._news = True
         ledger = self.endpoint.ledger
         notes = {key: note for key in self.keys if (note := ledger.note(key)) is not None}
-        first = [Publication(self.notes_topic, wire.encode(notes), True)] if notes else []
+        first = [Publication(self.notes_topic, wire.encode(Noted(notes, *self._when())), True)] if notes else []
         return [*first, *self._first(self.endpoint.connected())]
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
@@ -133,6 +154,9 @@ class Replicated:
 
     # --- inside ---
 
+    def _when(self) -> tuple[float, int]:
+        return self.endpoint.instance.began if self.endpoint.instance else 0.0, next(_said)
+
     def _first(self, out: list[Publication]) -> list[Publication]:
         if not self._ending and self._is_ending():
             self._ending = self._news = True
@@ -142,7 +166,9 @@ class Replicated:
         stored = self.endpoint.ledger.runs.find(self._driver.run) if self._driver is not None else None
         if stored is None or stored.state is None:
             return out
-        replica = Replica(stored.id, stored.plan, stored.state, OVER.get(stored.status, "running"), stored.last or b"")
+        replica = Replica(
+            stored.id, stored.plan, stored.state, *self._when(), OVER.get(stored.status, "running"), stored.last or b""
+        )
         return [Publication(self.topic, wire.encode(replica), True), *out]
 
 

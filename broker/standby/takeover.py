@@ -13,16 +13,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from hushgrid.broker.standby.replica import (
-    STANDBY,
-    Notes,
-    Replica,
-    decode,
-    decode_notes,
-    notes_topic,
-    restore,
-    topic,
-)
+from hushgrid.broker.standby.replica import STANDBY, notes_topic, restore, topic
 from hushgrid.broker.standby.watcher import LATEST, Watcher
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.machine import Malformed
@@ -70,7 +61,8 @@ def take_over(
             return None
         log("takes over")
     began = watcher.later(system.machine.wall())
-    claim = Claim(config.fleet, Instance(ledger.id, ledger.runs.new_session(), began), log, keys)
+    claim = Claim(config.fleet, Instance(ledger.id, ledger.runs.new_session(), began), log)
+    claim.replica, claim.noted = watcher.replica, watcher.noted
     link = link_to(config.broker, Party(COORDINATOR, claim.will, claim.subscriptions, config.tls, False))
     try:
         serve_all([(claim, link)], lambda: claim.quiet, signals)
@@ -78,7 +70,8 @@ def take_over(
         link.close(forget=False)
     if signals:
         return None
-    restore(ledger, claim.replica, claim.last or watcher.last, claim.notes)
+    notes = {key: note for key, note in claim.noted.notes.items() if key in keys} if claim.noted else None
+    restore(ledger, claim.replica, claim.last or watcher.last, notes)
     if claim.replica is not None and claim.replica.status == "running":
         log(f"goes on with run {claim.replica.run.hex()[:8]}")
     return claim.instance.began
@@ -97,12 +90,11 @@ def _certificate(tls: Tls | None) -> Tls | None:
 class Claim(Watcher):
     """Says that this coordinator is the later one, and reads the run of the other."""
 
-    def __init__(self, fleet: str, instance: Instance, log: Callable[[str], None], keys: Collection[str] = ()) -> None:
+    def __init__(self, fleet: str, instance: Instance, log: Callable[[str], None]) -> None:
         super().__init__(fleet, 0.0, log)
-        self.subscriptions = (self.topics.state(COORDINATOR), topic(fleet), notes_topic(fleet))
-        self.keys, self.notes = keys, Notes()
+        t = self.topics
+        self.subscriptions = (t.state(COORDINATOR), topic(fleet), notes_topic(fleet))
         self.instance = instance
-        self.replica: Replica | None = None
         self._heard: float | None = None  # s of `clock`: when somebody was heard last; None: not connected yet
 
     @property
@@ -125,12 +117,7 @@ class Claim(Watcher):
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
         with suppress(Malformed):
-            if topic == self.subscriptions[1]:
-                self.replica = decode(payload)
-                self._heard = self.clock.time
-                return []
-            if topic == self.subscriptions[2]:
-                self.notes = decode_notes(payload, self.keys)
+            if self._take(topic, payload):
                 self._heard = self.clock.time
                 return []
             presence = wire.decode_presence(payload)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 
+from hushgrid.broker.standby.replica import Noted, Replica, decode, decode_notes, notes_topic, topic
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import status, wire
 from hushgrid.node.runtime.endpoint import Clock
@@ -27,7 +28,10 @@ class Watcher:
     def __init__(self, fleet: str, after: float, log: Callable[[str], None]) -> None:
         self.topics, self.after, self.log, self.clock = Topics(fleet), after, log, Clock()
         t = self.topics
-        self.subscriptions: tuple[str, ...] = (t.state(COORDINATOR), t.status(COORDINATOR))
+        self._replicas = (topic(fleet), notes_topic(fleet))
+        self.subscriptions: tuple[str, ...] = (t.state(COORDINATOR), t.status(COORDINATOR), *self._replicas)
+        self.replica: Replica | None = None  #: the latest that it has heard
+        self.noted: Noted | None = None  #: likewise
         self.last: Instance | None = None  #: the coordinator that was heard last
         self.dead_since: float | None = 0.0  #: s of `clock`; None: it lives. Nobody is heard of at first
         self._ended = -1  # the session that is dead: a broker retains what it said before
@@ -60,6 +64,8 @@ class Watcher:
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
         """What the coordinator says of itself; what does not decode says nothing."""
         with suppress(Malformed):
+            if self._take(topic, payload):
+                return []
             kind, name, _ = self.topics.parse(topic)
             if (kind, name) == ("state", COORDINATOR):
                 self._on_state(wire.decode_presence(payload))
@@ -80,6 +86,20 @@ class Watcher:
         return []
 
     # --- inside ---
+
+    def _take(self, topic: str, payload: bytes) -> bool:
+        """Whether it is about the run, or notes. An older one than what is known says nothing. Raises Malformed."""
+        if topic == self._replicas[0]:
+            replica = decode(payload)
+            if self.replica is None or replica.when >= self.replica.when:
+                self.replica = replica
+        elif topic == self._replicas[1]:
+            noted = decode_notes(payload)
+            if self.noted is None or noted.when >= self.noted.when:
+                self.noted = noted
+        else:
+            return False
+        return True
 
     def _on_state(self, presence: wire.Presence) -> None:
         if isinstance(presence, Birth) or (presence.by is not None and not 0 <= presence.by.began <= LATEST):

@@ -118,7 +118,7 @@ def _coordinator(t: Topics, standby: bool) -> Rights:
 
 
 def _standby(t: Topics) -> Rights:
-    read = (t.state(COORDINATOR), t.status(COORDINATOR))  # it reads the run once it has the coordinator's place
+    read = (t.state(COORDINATOR), t.status(COORDINATOR), topic(t.fleet), notes_topic(t.fleet))
     return Rights(STANDBY, "standby", (), read, subscribe=read)
 
 

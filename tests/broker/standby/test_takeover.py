@@ -7,7 +7,17 @@ from contextlib import closing
 import pytest
 
 from hushgrid.broker.coordinator import run_history
-from hushgrid.broker.standby.replica import Replica, Replicated, decode, restore, topic
+from hushgrid.broker.standby.replica import (
+    Noted,
+    Replica,
+    Replicated,
+    decode,
+    decode_notes,
+    notes_topic,
+    restore,
+    topic,
+)
+from hushgrid.broker.standby.takeover import Claim
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
@@ -198,3 +208,19 @@ def test_what_is_no_replica_is_refused():
     for payload in (b"", b"x", b"\x81\xa3run\x01", *map(wire.encode, planted)):
         with pytest.raises(Malformed, match="no replica"):
             decode(payload)
+
+
+def test_an_older_replica_that_another_server_still_retains_says_nothing():
+    """RabbitMQ retains on one server: at the next one stands what was said there before."""
+    plan = wire.encode(Plan(b"plan", b"nonce", {"z1": 1}, {}))
+    run = wire.run_id(b"plan", b"nonce", {"z1": 1})
+    state = wire.encode(Stored(b"", None, {}, (0, 0), (0, 0)))
+    early, late = (wire.encode(Replica(run, plan, state, began, no)) for began, no in ((100.0, 7), (200.0, 1)))
+    claim = Claim("world", Instance(b"b" * 16, 1, 300.0), print)
+    for payload in (late, early):
+        claim.on_message(TOPIC, payload)
+    assert claim.replica == decode(late)
+    first, second = (wire.encode(Noted({"schedule": note}, 200.0, no)) for note, no in ((b"1", 2), (b"2", 3)))
+    for payload in (second, first, b"no notes"):
+        claim.on_message(notes_topic("world"), payload)
+    assert claim.noted == decode_notes(second)

@@ -15,11 +15,12 @@ from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
 from hushgrid.broker.coordinator.interval_log import prune
 from hushgrid.broker.coordinator.intervals import NOTES, Intervals
+from hushgrid.broker.coordinator.membership import Precedence
 from hushgrid.broker.coordinator.run_history import failed
 from hushgrid.broker.coordinator.run_records import keep, summary
 from hushgrid.broker.coordinator.status import Reporter, Views, activity
 from hushgrid.broker.standby.replica import Replicated
-from hushgrid.broker.standby.takeover import take_over
+from hushgrid.broker.standby.takeover import Seat, take_over
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.types import Document
 from hushgrid.node import system
@@ -40,8 +41,9 @@ from hushgrid.node.schema.durations import in_words, validity
 from hushgrid.node.schema.sections import Section
 from hushgrid.node.served import Served
 from hushgrid.node.status import moment
-from hushgrid.node.transport.link import Link
-from hushgrid.node.wire import COORDINATOR
+from hushgrid.node.transport.link import Link, Party
+from hushgrid.node.transport.schemes import link_to
+from hushgrid.node.wire import COORDINATOR, Instance
 
 if TYPE_CHECKING:
     from hushgrid.node.trust.guarded import Guarded
@@ -329,11 +331,28 @@ class Service:
             self._look()
 
     def _idle(self) -> None:
-        """Nothing to coordinate, and no connection, until a run is due, or asked for."""
+        """Nothing to coordinate, until a run is due, or asked for: no connection, unless another one stands by."""
         self.unit.shows("waits for SIGUSR1" if self.config.run is None else "waits for the next interval")
-        while not self._asked():
-            serve_all([], lambda: self._asked() or self.signals.reload, self.signals, self.wait)
-            self._look()
+        precedence, config = Precedence(), self.config
+        precedence.instance = Instance(self.ledger.id, self.ledger.runs.new_session(), self.began)
+        seats: list[tuple[Seat, Link]] = []
+        if config.standby is not None:
+            seat = Seat(config.fleet, precedence.instance, _say, precedence.read)
+            party = Party(COORDINATOR, seat.will, seat.subscriptions, config.tls, False, config.keepalive)
+            seats.append((seat, link_to(config.broker, party)))
+
+        def roused() -> bool:
+            for _, link in seats:
+                precedence.check(link.connects)
+            return self._asked() or self.signals.reload
+
+        try:
+            while not self._asked():
+                serve_all(seats, roused, self.signals, self.wait)
+                self._look()
+        finally:
+            for _, link in seats:
+                link.close(forget=False)
 
     def _asked(self) -> bool:
         return self.signals.begin or bool(self.signals)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 from hushgrid.broker.standby.replica import STANDBY, notes_topic, restore, topic
@@ -130,3 +131,28 @@ class Claim(Watcher):
                 self.instance = Instance(self.instance.ledger, self.instance.session, later)
                 return self.connected()
         return []
+
+
+class Seat(Claim):
+    """The place of a coordinator that waits for the next run, so that a standby hears of its death.
+
+    `read`: what another one says of itself.
+    """
+
+    def __init__(
+        self,
+        fleet: str,
+        instance: Instance,
+        log: Callable[[str], None],
+        read: Callable[[bytes], list[Publication]],
+    ) -> None:
+        super().__init__(fleet, instance, log)
+        self.subscriptions = (self.topics.state(COORDINATOR),)
+        self._read = read
+
+    @property
+    def due(self) -> float:
+        return inf
+
+    def on_message(self, topic: str, payload: bytes) -> list[Publication]:
+        return self._read(payload)

@@ -111,3 +111,26 @@ def test_the_coordinator_is_killed_in_every_interval_and_the_other_goes_on_with_
         assert {z: len(fleet.spends(z)) for z in ZONES} == dict.fromkeys(ZONES, 60 * number)
         acting, waiting = waiting, (second(fleet, "--standby") if number % 2 == 0 else fleet.coordinator("--standby"))
     assert acting.end() == 0
+
+
+def test_between_intervals_each_takes_the_place_of_the_other_and_nobody_is_asked_before_the_next_is_due(fleet):
+    objective(fleet)
+    for z in ZONES:
+        fleet.edit(f"nodes/{z}.yaml", "  epsilon: 20.0", "  epsilon: 200.0")
+    path = fleet.path / "coordinator.yaml"
+    path.write_text(path.read_text().replace("standby: 8s", "standby: 3s") + "run: {every: 1h}\n")
+    for z in ZONES:
+        fleet.node(z)
+    first, standby = fleet.coordinator(), second(fleet, "--standby")
+    first.wait_for("interval 1: answer")
+    standby.wait_for("the coordinator is there")
+    first.kill()
+    standby.wait_for("takes over\n")
+    third = fleet.coordinator("--standby")
+    third.wait_for("the coordinator is there")
+    standby.kill()
+    third.wait_for("takes over\n")
+    third.child.send_signal(signal.SIGUSR1)
+    third.wait_for("interval 2: answer")
+    assert "asked to join" not in standby.said
+    assert {z: len(fleet.spends(z)) for z in ZONES} == dict.fromkeys(ZONES, 120)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 from copy import deepcopy
 from pathlib import Path
@@ -16,6 +17,7 @@ from hushgrid.kernels.types import Document
 from hushgrid.scenarios import find
 
 if TYPE_CHECKING:
+    from hushgrid.lab.planning.samples import Samples
     from hushgrid.lab.planning.search import Candidate, PlanResult
 
 
@@ -27,6 +29,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--rows", metavar="N", type=int, help="rows of all nodes together [problem.data.rows, or what the section says]"
     )
     add("--features", metavar="Q", type=int, help="entries of a row [problem.data.features]")
+    add(
+        "--loss",
+        metavar="TAU",
+        type=float,
+        help="say how many rows a node needs so that its model's expected loss is at most TAU beyond the best one's",
+    )
     add("--seeds", metavar="N", type=int, help="runs of each choice that is shown [5 to 20, as time allows]")
     add("--workers", metavar="N", type=int, help="processes [one a core]")
     add(
@@ -47,12 +55,16 @@ def main(options: argparse.Namespace) -> int:
 
 def _plan(o: argparse.Namespace) -> int:
     from hushgrid.broker.simulation.progress import Progress
+    from hushgrid.lab.planning.samples import samples
     from hushgrid.lab.planning.search import planned
     from hushgrid.node.schema.yaml_file import lay, read_yaml, set_path
 
     for key in ("rows", "features", "seeds", "workers"):
         if (value := getattr(o, key)) is not None and value < 1:
             raise InputError(f"--{key}: found {value}, expected at least 1")
+    if o.loss is not None and not (0 < o.loss < math.inf and o.out is None):
+        wrong = f"{o.loss:g}" if o.out is None else "--out beside it"
+        raise InputError(f"--loss: found {wrong}, expected a positive number alone: it chooses nothing")
     if o.out is not None and (o.out.exists() or not o.out.absolute().parent.is_dir()):
         raise InputError(
             f"--out {o.out}: found {'a file' if o.out.exists() else 'no such directory'}, expected a new file"
@@ -68,9 +80,11 @@ def _plan(o: argparse.Namespace) -> int:
         raw["privacy"].pop("per_answer", None)
         lay(raw, "privacy.epsilon", o.epsilon)
     with Progress(quiet=o.quiet) as progress:
-        result = planned(
-            raw, str(file), rows=o.rows, features=o.features, seeds=o.seeds, workers=o.workers, say=progress.phase
-        )
+        how = {key: getattr(o, key) for key in ("rows", "features", "seeds", "workers")} | {"say": progress.phase}
+        if o.loss is not None:
+            print(needed(samples(raw, o.loss, str(file), **how), o.loss, as_json=o.json))
+            return 0
+        result = planned(raw, str(file), **how)
     print(json.dumps(plain(result), indent=2) if o.json else as_text(result, raw))
     if o.out is not None:
         write(result, raw, file, o.out)
@@ -110,10 +124,55 @@ def as_text(result: PlanResult, raw: Document) -> str:
             columns(rows, header, indent=2),
             f"  * the fewest answers that are as good as the best but for 10 %; {result.played} runs, "
             f"{result.seeds} seeds shown",
+            *_promised(result),
             "  excess loss: of a node's own model over the best model of all rows, per unit of scale",
             "  each alone: a node's own rows, without noise, for nothing leaves it",
         ]
     )
+
+
+def needed(result: Samples, loss: float, *, as_json: bool) -> str:
+    """How many rows are enough for a loss."""
+    import numpy as np
+
+    from hushgrid.node.columns import columns
+
+    if as_json:
+        tried = [one._asdict() for one in result.tried]
+        return json.dumps(
+            {"about": result.description, "data": "made up", "tried": tried, "rows": result.enough}, indent=2
+        )
+    rows = []
+    for one in result.tried:
+        low, high = np.percentile(one.beyond, (25, 75))
+        without = f"{np.median(one.without):.3g}"
+        rows.append([f"{one.rows:,}", f"{one.middle:.3g}", f"{low:.2g}-{high:.2g}", f"{one.error:.3f}", without])
+    enough = "no number that was tried is" if result.enough is None else f"about {result.enough:,} rows a node are"
+    made = max(one.made for one in result.tried)
+    return "\n".join(
+        [
+            f"{result.description}, as the scenario stands",
+            columns(rows, ["rows a node", "loss beyond", "quartiles", result.measure, "without privacy"], indent=2),
+            f"  {enough} enough for an expected loss of at most {loss:g} beyond that of the best model",
+            f"  made-up rows, {made:,} of a node at most: with more of them only the noise falls",
+        ]
+    )
+
+
+def _promised(result: PlanResult) -> list[str]:
+    """What the algorithm's own paper promises of the choices that are shown."""
+    import numpy as np
+
+    lines = []
+    for candidate in (result.chosen, result.beside[0]):
+        if candidate.promised is not None:
+            theorem, bound = candidate.promised
+            if_ = " if no dual grows beyond its gamma" * (theorem == "5.5")  # Assumption 5.2 (i)
+            lines.append(
+                f"  {candidate.title or 'the chosen one'}: an excess loss of at most {bound:.3g} by Theorem {theorem} "
+                f"of the paper{if_}, {float(np.median(candidate.excess)):.3g} as measured"
+            )
+    return lines
 
 
 def _cells(candidate: Candidate, key: str, title: str) -> list[str]:

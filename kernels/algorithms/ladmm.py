@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, sqrt
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -54,6 +54,19 @@ class Rho(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 BY_CONVEXITY = "2/(alpha(t+2))"  #: the rule (5.3a)
+
+
+class Constants(NamedTuple):
+    """What Theorems 5.3 to 5.5 need to know: of all P agents together, public, and no smaller than the truth."""
+
+    L: float  #: every f_p is L-smooth
+    alpha: float  #: and alpha-strongly convex
+    slope: float  #: (sum_p U_1^2)^(1/2), U_1 >= |f_p'| on W_p
+    diameter: (
+        float  #: (sum_p U_2^2)^(1/2), U_2 >= |u - v| on W_p: all agents' copies move, so that their squares add up
+    )
+    noise: float  #: E sum_p |xi_p|^2 of one answer, the paper's n P U_3/epsilon^2
+    epsilon: float  #: of one answer, in (5.1a)
 
 
 class ClaimedNoise(Published):
@@ -108,6 +121,34 @@ class Params(Star, tag_field="name", tag="ladmm", frozen=True, kw_only=True):
         if self.eta == BY_CONVEXITY:  # (5.3a); what is larger than any number of a plan may be is cut
             return 2.0 / max(alpha * (t + 2), 2e-9)
         return 1.0 / sqrt(t) if self.eta == "1/sqrt(t)" else float(self.eta)  # (5.2a)
+
+    def bound(self, known: Constants) -> tuple[str, float] | None:
+        """The theorem for this eta, and its bound on F(z^(T)) - F(z*) for averaged iterates; None: no theorem.
+
+        (5.1b) with any c in eta = 1/(L + c sqrt(t)), as its proof allows; (5.2b); (5.3b). gamma = 2 |lambda*|, and
+        lambda*_p = f_p'(z*) less the mean of all is a dual optimum: |lambda*| <= slope. The start is lambda = 0.
+        """
+        T, E, gamma, diameter, slope = (
+            self.rounds,
+            self.local_updates,
+            2 * known.slope,
+            known.diameter**2,
+            known.slope**2,
+        )
+        first, last = self.rho_t(1, known.epsilon), self.rho_t(T, known.epsilon)
+        dual = diameter * last + gamma**2 / first
+        if self.eta in ("1/(L+sqrt(t))", "1/(L+sqrt(t)/epsilon)"):
+            c = 1.0 if self.eta == "1/(L+sqrt(t))" else 1 / known.epsilon
+            return "5.3", (known.noise / c + c * diameter / (2 * E)) / sqrt(T) + (dual + diameter * known.L / E) / (
+                2 * T
+            )
+        if self.eta == "1/sqrt(t)":
+            kinks = 2 * gamma * known.diameter
+            return "5.4", (known.noise + slope + diameter / (2 * E)) / sqrt(T) + (dual + kinks) / (2 * T)
+        if self.eta == BY_CONVEXITY and not isinstance(self.rho, Rho):  # Assumption 5.2 (ii)
+            dual = 2 * known.diameter * gamma + diameter * last + 4 * gamma**2 / first
+            return "5.5", (dual + known.alpha * diameter / (2 * E) + 2 * (slope + known.noise) / known.alpha) / (T + 1)
+        return None
 
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
         """eta L/2, L = max L_p: (3.2) is a gradient step of at most eta. Of the last round, where eta^t falls."""

@@ -36,6 +36,7 @@ from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.types import Document, DocumentView, Vector
 from hushgrid.lab.planning.choices import Choice, laid, rounds_by, tuned_key
 from hushgrid.lab.planning.shape import Shape, checked, without_data
+from hushgrid.lab.planning.theorems import promised
 from hushgrid.lab.planning.trial import GOSSIP, Played, TrialTask, beside, made_of, plan_of, play
 from hushgrid.node.config.scenario import scenario_from
 
@@ -50,6 +51,9 @@ SHOWN = 5  #: choices that are played again
 WORK_S = 40.0  #: s of one processor, about, for these
 
 
+FIGURES = ("excess", "error", "beyond")  #: of a run
+
+
 class Candidate(NamedTuple):
     """A choice with what it gives, over seeds."""
 
@@ -58,6 +62,8 @@ class Candidate(NamedTuple):
     gossip: int
     excess: Vector  #: (seeds,)
     error: Vector  #: (seeds,)
+    beyond: Vector  #: (seeds,)
+    promised: tuple[str, float] | None = None  #: a theorem of the paper, and its bound on averaged iterates' excess
 
 
 class PlanResult(NamedTuple):
@@ -147,6 +153,11 @@ class Search:
             if best != start:
                 break
         return best
+
+    @property
+    def measure(self) -> str:
+        """What `error` is."""
+        return "rms error" if self.plan.problem.objective.kind == "least-squares" else "rows wrong"
 
     # --- what may be chosen ---
 
@@ -281,14 +292,17 @@ def seconds_of(search: Search, choice: Choice) -> float:
 def line(search: Search, choice: Choice, seeds: Sequence[int], title: str = "") -> Candidate:
     """A choice with what came of it: with the fewest rounds of averaging that are enough."""
     each = [search.known[choice, seed] for seed in seeds]
-    if any(len(run.excess) == 1 for run in each):
-        return Candidate(title, choice, 0, np.array([r.excess[0] for r in each]), np.array([r.error[0] for r in each]))
-    excess, error = (np.array([getattr(r, name) for r in each]) for name in ("excess", "error"))
-    medians = np.median(excess, axis=0)
-    k = int(np.flatnonzero(medians <= medians[-1] * ENOUGH)[0]) if isfinite(medians[-1]) else 0
-    if title:  # as it stands: with the rounds that the scenario says
+    alike = any(len(run.excess) == 1 for run in each)  # nothing is averaged, or a run came to no end
+    excess, error, beyond = (
+        np.array([getattr(run, name)[:1] if alike else getattr(run, name) for run in each]) for name in FIGURES
+    )
+    medians, k = np.median(excess, axis=0), 0
+    if title and not alike:  # as it stands: with the rounds that the scenario says
         k = int(np.argmin(np.abs(np.array(GOSSIP) - gossip_of(search.scenario.algorithm))))
-    return Candidate(title, choice, GOSSIP[k], excess[:, k], error[:, k])
+    elif isfinite(medians[-1]):
+        k = int(np.flatnonzero(medians <= medians[-1] * ENOUGH)[0])
+    bound = promised(plan_of(search.task(choice, 0).raw, search.file))
+    return Candidate(title, choice, GOSSIP[k], excess[:, k], error[:, k], beyond[:, k], bound)
 
 
 def planned(
@@ -328,16 +342,22 @@ def planned(
         best = sorted((line(search, c, which) for c in finalists), key=middle)
         sides = search.each(beside, [search.task(stated, seed) for seed in which])
     scenario = line(search, stated, which, "as the scenario is")
-    others = [
-        Candidate(title, stated, 0, np.array([s[k].excess[0] for s in sides]), np.array([s[k].error[0] for s in sides]))
-        for k, title in enumerate(("without privacy", "each alone"))
-    ]
-    kind = search.plan.problem.objective.kind
-    measure = "rms error" if kind == "least-squares" else "rows wrong"
+    others = []
+    for k, title in enumerate(("without privacy", "each alone")):
+        excess, error, beyond = (np.array([getattr(s[k], name)[0] for s in sides]) for name in FIGURES)
+        others.append(Candidate(title, stated, 0, excess, error, beyond))
     made = max(made_of(shape, search.plan.problem.classes))
     chosen = min((li for li in best if middle(li) <= middle(best[0]) / AS_GOOD), key=lambda li: li.choice.answers or 0)
     return PlanResult(
-        best, chosen, [scenario, *others], n, len(search.known), len(shape.rows), description_of(search), made, measure
+        best,
+        chosen,
+        [scenario, *others],
+        n,
+        len(search.known),
+        len(shape.rows),
+        description_of(search),
+        made,
+        search.measure,
     )
 
 

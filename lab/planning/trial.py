@@ -17,7 +17,7 @@ from hushgrid.kernels.algorithms.mixing import metropolis
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.privacy.noise import Lattice, simulated
 from hushgrid.kernels.problems.centralised import optimum
-from hushgrid.kernels.problems.losses import Loss
+from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Document, Index, Matrix, Vector
 from hushgrid.lab.planning import synthetic
@@ -44,6 +44,7 @@ class Played(NamedTuple):
         float, ...
     ]  #: of the median node's own model, after each of GOSSIP; one number where nothing is averaged
     error: tuple[float, ...]
+    beyond: tuple[float, ...] = (inf,)  #: expected loss beyond that of the best model of all
     why: str = ""  #: it is refused
 
 
@@ -66,7 +67,8 @@ class SyntheticProblem(NamedTuple):
     losses: list[Loss]
     best: float  #: the optimum of sum_i f_i + n r
     best_x: Vector  #: (d,) where it is
-    tested: Loss  #: rows that nobody learns from
+    tested: Loss  #: of rows that nobody learns from: the mean, without a regularizer
+    least: float  #: that of the model that the labels are of, or of the best in the box
     unit: float  #: sum of scales: what an objective is divided by
 
 
@@ -77,10 +79,19 @@ def world(blob: bytes, shape: Shape, made: tuple[int, ...], seed: int) -> Synthe
     p = msgspec.json.decode(blob, type=DataPlan)
     rows_of = population(p, shape, seed)
     losses = [loss_of(p, i, shard) for i, shard in enumerate(synthetic.shards(rows_of, made))]
-    tested = loss_of(p, 0, rows_of.rows(TESTED, "test"))
+    test = rows_of.rows(TESTED, "test")
+    tested = Loss(Objective(kind=p.objective.kind), test.A, test.b, p.classes, p.row_bound)
+    truth = rows_of.model.ravel(order="F")
+    if np.max(np.abs(truth)) > p.regularizer.box:  # the best in the box, but for as many rows
+        truth = least([tested], Regularizer(box=p.regularizer.box))
     best = least(losses, p.regularizer)
     return SyntheticProblem(
-        losses, value(losses, p.regularizer, best), best, tested, sum(loss.objective.scale for loss in losses)
+        losses,
+        value(losses, p.regularizer, best),
+        best,
+        tested,
+        tested.value(truth),
+        sum(loss.objective.scale for loss in losses),
     )
 
 
@@ -167,7 +178,8 @@ def play(task: TrialTask) -> Played:
         averaged = [after[k] for k in GOSSIP]
     alike = plan.algorithm.pattern != "neighbours"
     each = [figures(p, here, X[:1] if alike else X) for X in averaged]
-    return Played(tuple(e for e, _ in each), tuple(w for _, w in each))
+    above, wrongs, beyond = zip(*each, strict=True)
+    return Played(above, wrongs, beyond)
 
 
 def blob_of(p: DataPlan) -> bytes:
@@ -185,31 +197,37 @@ def mixing(plan: RunPlan) -> Matrix:
     return W
 
 
-def figures(p: Any, here: SyntheticProblem, X: Matrix) -> tuple[float, float]:
-    """Medians over the models in X: the objective above its least, per unit of scale; and the error on the
-    test rows.
+def figures(p: Any, here: SyntheticProblem, X: Matrix) -> tuple[float, float, float]:
+    """Medians over the models in X: the objective above its least, per unit of scale; the error on the test rows, and
+    the loss there beyond that of the best model of all.
     """
     r = p.regularizer
-    pairs = [
-        (
-            (value(here.losses, r, x) - here.best) / here.unit if np.isfinite(x).all() else inf,
-            wrong(here.tested, x),
-        )
-        for x in X
-    ]
-    excess, error = (float(np.median(values)) for values in zip(*pairs, strict=True))
-    return (excess if isfinite(excess) else inf), error
+
+    def each(x: Vector) -> tuple[float, float, float]:
+        if not np.isfinite(x).all():
+            return inf, inf, inf
+        above = (value(here.losses, r, x) - here.best) / here.unit
+        return above, wrong(here.tested, x), here.tested.value(x) - here.least
+
+    excess, error, beyond = (float(np.median(values)) for values in zip(*map(each, X), strict=True))
+    return (excess if isfinite(excess) else inf), error, beyond
 
 
 def wrong(tested: Loss, x: Vector) -> float:
     """The share of rows that a model gets wrong; of least squares the root of the mean squared error."""
-    if not np.isfinite(x).all():
-        return inf
     t, b = tested.margins(x), tested.b
     if tested.objective.kind == "least-squares":
         return sqrt(float(np.mean((t - b) ** 2)))
     predicted = np.argmax(t, axis=0) if t.ndim == 2 else np.where(t > 0, 1.0, -1.0)
     return float(np.mean(predicted != b))
+
+
+def together(task: TrialTask) -> Played:
+    """What all rows say without privacy."""
+    p = plan_of(task.raw, task.file).problem
+    here = world(blob_of(p), task.shape, made_of(task.shape, p.classes), task.seed)
+    excess, error, beyond = figures(p, here, here.best_x[None])
+    return Played((max(excess, 0.0),), (error,), (beyond,))
 
 
 def beside(task: TrialTask) -> tuple[Played, Played]:
@@ -219,6 +237,5 @@ def beside(task: TrialTask) -> tuple[Played, Played]:
     rows_of, rows, n = population(p, task.shape, task.seed), task.shape.rows, len(task.shape.rows)
     median = sorted(range(n), key=rows.__getitem__)[n // 2]
     alone = least([loss_of(p, median, rows_of.rows(rows[median], f"n{median}"))], p.regularizer)
-    together = here.best_x
-    none, separate = (figures(p, here, x[None]) for x in (together, alone))
-    return Played((max(none[0], 0.0),), (none[1],)), Played((separate[0],), (separate[1],))
+    excess, error, beyond = figures(p, here, alone[None])
+    return together(task), Played((excess,), (error,), (beyond,))

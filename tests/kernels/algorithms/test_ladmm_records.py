@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from hushgrid.kernels.algorithms.ladmm import Agent, Params, Server
+from hushgrid.kernels.algorithms.ladmm import Agent, Constants, Params, Rho, Server
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.star import ServerContext
 from hushgrid.kernels.problems.prox import Box
@@ -155,6 +155,29 @@ class Kinks:
         return np.sign(x - self.c) + (self.noise.normal(0.0, 0.5, self.c.size) if self.noise else 0.0)
 
 
+def iterated(fs, p, u, epsilon=inf, alpha=0.0):
+    """(points, last, w): where each f_p was asked, T E of them, its z_p^{T,E+1}, and w of each round."""
+    n, names = fs[0].c.size, [f"n{i}" for i in range(len(fs))]
+    every, points = np.arange(n), {name: [] for name in names}
+    centre = Server(
+        p,
+        ServerContext(
+            position=dict.fromkeys(names, every), start=dict.fromkeys(names, np.zeros(n)),
+            epsilon=epsilon, tolerance=0.0, patience=0,
+        ),
+    )  # fmt: skip
+
+    def oracle(name, f):
+        return type("At", (), {"gradient": lambda self, x: (points[name].append(x), f.gradient(x))[1]})()
+
+    agents = {
+        name: Agent(p, oracle(name, f), Box(u), every, np.zeros(n), 1.0, epsilon=epsilon, alpha=alpha)
+        for name, f in zip(names, fs, strict=True)
+    }
+    w = [centre.state.w for _ in converse(centre, agents)]
+    return list(points.values()), [agents[name].state.z for name in names], w
+
+
 @pytest.mark.parametrize("noisy", [False, True])
 @pytest.mark.parametrize("E", [1, 4])
 def test_5_2b_bounds_the_averaged_iterates_of_a_nonsmooth_problem(E, noisy):
@@ -162,31 +185,71 @@ def test_5_2b_bounds_the_averaged_iterates_of_a_nonsmooth_problem(E, noisy):
     P, n, u, T, rho = 5, 3, 2.0, 400, 1.0
     draw = np.random.default_rng(4)
     fs = [Kinks(c, draw if noisy else None) for c in draw.uniform(-u, u, (P, n))]
-    p, every = Params(rounds=T, rho=rho, eta="1/sqrt(t)", local_updates=E), np.arange(n)
-    names = [f"n{i}" for i in range(P)]
-    centre = Server(
-        p,
-        ServerContext(
-            position=dict.fromkeys(names, every), start=dict.fromkeys(names, np.zeros(n)),
-            epsilon=inf, tolerance=0.0, patience=0,
-        ),
-    )  # fmt: skip
-    asked = {name: [] for name in names}
-
-    def oracle(name, f):
-        return type("At", (), {"gradient": lambda self, x: (asked[name].append(x), f.gradient(x))[1]})()
-
-    agents = {
-        name: Agent(p, oracle(name, f), Box(u), every, np.zeros(n), 1.0) for name, f in zip(names, fs, strict=True)
-    }
-    w = [centre.state.w for _ in converse(centre, agents)]
+    p = Params(rounds=T, rho=rho, eta="1/sqrt(t)", local_updates=E)
+    points, _, w = iterated(fs, p, u)
+    averages = [np.mean(asked, axis=0) for asked in points]
     best = np.median([f.c for f in fs], axis=0)
-    gap = sum(f.value(np.mean(asked[name], axis=0)) - f.value(best) for name, f in zip(names, fs, strict=True))
-    apart = np.linalg.norm([np.mean(w, axis=0) - np.mean(asked[name], axis=0) for name in names])
+    gap = sum(f.value(z) - f.value(best) for f, z in zip(fs, averages, strict=True))
+    apart = np.linalg.norm([np.mean(w, axis=0) - z for z in averages])
     gamma = 2 * sqrt(P * n)  # |lambda*_k| <= 1, a subgradient of |x_k - c_k|
     U1, U2 = sqrt(n), 2 * u * sqrt(P * n)
     variance = P * n * 0.25 if noisy else 0.0
     bound = (variance + P * U1**2 + U2**2 / (2 * E)) / sqrt(T)
     bound += (U2**2 * rho + gamma**2 / rho + 2 * gamma * U2) / (2 * T)
     assert gap + gamma * apart <= bound
+    assert p.bound(Constants(inf, 0.0, sqrt(P) * U1, U2, variance, inf)) == ("5.4", pytest.approx(bound))
     assert gap <= (0.6 if noisy else 0.2)  # of 5 |c| about 15: it has found the median, not only kept a loose bound
+
+
+class Bowls:
+    """f_p(x) = |x - c_p|^2/2: smooth and strongly convex with constant 1. Its gradient is noisy."""
+
+    def __init__(self, c, noise):
+        self.c, self.noise = c, noise
+
+    def value(self, x):
+        return float(np.sum((x - self.c) ** 2)) / 2
+
+    def gradient(self, x):
+        return x - self.c + self.noise.normal(0.0, 0.5, self.c.size)
+
+
+def bowls(P, n, u):
+    draw = np.random.default_rng(4)
+    return [Bowls(c, draw) for c in draw.uniform(-u, u, (P, n))]
+
+
+@pytest.mark.parametrize(("eta", "c"), [("1/(L+sqrt(t))", 1.0), ("1/(L+sqrt(t)/epsilon)", 2.0)])
+@pytest.mark.parametrize("E", [1, 4])
+def test_5_1b_bounds_the_averaged_iterates_of_a_smooth_problem(eta, c, E):
+    """z^(T) of (5.1c) is of the points behind the steps."""
+    P, n, u, T, rho = 5, 3, 2.0, 400, 1.0
+    fs, p = bowls(P, n, u), Params(rounds=T, rho=rho, eta=eta, local_updates=E)
+    points, last, _ = iterated(fs, p, u, epsilon=1 / c)
+    averages = [np.mean([*asked[1:], z], axis=0) for asked, z in zip(points, last, strict=True)]
+    U1, U2, variance, L = 2 * u * sqrt(n), 2 * u * sqrt(P * n), P * n * 0.25, 1.0
+    gamma = 2 * sqrt(P) * U1
+    bound = (variance / c + c * U2**2 / (2 * E)) / sqrt(T) + (U2**2 * (rho + L / E) + gamma**2 / rho) / (2 * T)
+    assert p.bound(Constants(L, 1.0, sqrt(P) * U1, U2, variance, 1 / c)) == ("5.3", pytest.approx(bound))
+    best = np.mean([f.c for f in fs], axis=0)
+    assert sum(f.value(z) - f.value(best) for f, z in zip(fs, averages, strict=True)) <= min(bound, 0.6)
+
+
+def test_5_3b_bounds_the_averaged_iterates_of_a_strongly_convex_problem():
+    """z^(T) of (5.3c) counts later points more."""
+    P, n, u, T, rho, alpha = 5, 3, 2.0, 400, 1.0, 1.0
+    fs, p = bowls(P, n, u), Params(rounds=T, rho=rho, eta="2/(alpha(t+2))")
+    points, _, _ = iterated(fs, p, u, alpha=alpha)
+    averages = [np.average(asked, axis=0, weights=np.arange(1, T + 1)) for asked in points]
+    U1, U2, variance = 2 * u * sqrt(n), 2 * u * sqrt(P * n), P * n * 0.25
+    gamma = 2 * sqrt(P) * U1
+    bound = 2 * U2 * gamma + U2**2 * rho + 4 * gamma**2 / rho + alpha * U2**2 / 2 + 2 * (P * U1**2 + variance) / alpha
+    assert p.bound(Constants(1.0, alpha, sqrt(P) * U1, U2, variance, inf)) == ("5.5", pytest.approx(bound / (T + 1)))
+    best = np.mean([f.c for f in fs], axis=0)
+    assert sum(f.value(z) - f.value(best) for f, z in zip(fs, averages, strict=True)) <= 0.3
+
+
+def test_no_theorem_bounds_another_step():
+    constants = Constants(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+    assert Params(rounds=5, eta=0.1).bound(constants) is None
+    assert Params(rounds=5, eta="2/(alpha(t+2))", rho=Rho(1.0, 1.0, 1)).bound(constants) is None  # Assumption 5.2 (ii)

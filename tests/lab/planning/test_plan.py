@@ -189,7 +189,7 @@ def test_what_is_played_is_what_a_run_computes():
         played = trial.play(trial.TrialTask(raw, shape, 0, "scenario"))
         here = trial.world.__wrapped__(trial.blob_of(p), shape, shape.rows, 0)
         models = np.array(own) if raw["algorithm"]["name"] in ("dgd", "admm") else x["x"][None]
-        excess, error = trial.figures(p, here, models)
+        excess, error, _ = trial.figures(p, here, models)
         assert played.excess[0] == pytest.approx(excess, rel=1e-3, abs=1e-6)
         assert played.error[0] == pytest.approx(error, abs=0.005)
 

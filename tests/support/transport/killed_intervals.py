@@ -51,7 +51,7 @@ class KilledIntervals:
         self.fleet = fleet = Fleet(directory / "deploy", one.broker, stack)
         moved(fleet, one, ZONES)
         nodes = begun(fleet, ZONES)
-        assert fleet.coordinator("--once").code() == 0
+        assert fleet.start("coordinator", "coordinator.yaml", "", "--once").code() == 0
         for node in nodes:
             node.wait_for(" done: ")
             assert node.end() == 0
@@ -63,7 +63,7 @@ class KilledIntervals:
         text = path.read_text() + "run: {every: 1d, warm_start: false}\n"
         path.write_text(re.sub("^silent_s: .*$", f"silent_s: {CLUSTER_SILENT_S}", text, flags=re.M))
         self.nodes = begun(fleet, ZONES)
-        self.coordinator = fleet.coordinator()
+        self.coordinator = fleet.start("coordinator", "coordinator.yaml")
         self.ended(1)
 
     def ended(self, number: int) -> dict[str, str]:

@@ -144,7 +144,7 @@ def main(
         if standby or hand_over or (config.standby is not None and not once):
             service.unit.ready()
             began = take_over(config, path, ledger, signals, _say, at_once=hand_over or not standby, keys=NOTES)
-            service.began, service.asked = began or service.began, not (standby or hand_over)
+            service.began, service.begins = began or service.began, not (standby or hand_over)
         try:
             if once:
                 service.once()
@@ -168,7 +168,7 @@ class Service:
         self.config, self.path, self.signals, self.ledger = config, path, signals, ledger
         self.unit, self.reporter, self.views = Unit(), Reporter(config), Views(_say)
         self.began = system.machine.wall()
-        self.asked = True  #: whether somebody has asked for a run by starting it
+        self.begins = True  #: whether a run is made as it starts
         self.credentials = credentials_of(COORDINATOR, config.trust, config.tls, path, public.plan.nodes)
         self._guard: Guarded | None = None  #: of the coordinator that it has now
         self.replicated: Replicated | None = None  #: the coordinator of now, if there is a standby
@@ -195,7 +195,7 @@ class Service:
         if why := failed(self.ledger, encode_plan(self.plan)):
             _say(Warned(f"not begun again: the last run of this plan ended with: {why}; all the same: {_again()}"))
             self._idle()
-        elif not self.asked and self.ledger.runs.under_way() is None and self.ledger.runs.last() is not None:
+        elif not self.begins and self.ledger.runs.under_way() is None and self.ledger.runs.last() is not None:
             _say(f"the last run is over; the next run: {_again()}")
             self._idle()
         while not self.signals:

@@ -321,13 +321,13 @@ class FleetDirectory:
 
     def brokers(self) -> dict[str, Broker]:
         """Each by its identity, the fleet's first. Raises InputError if the scenario is wrong."""
-        whole, urls = self.access(), parse_urls(self.broker)
-        above = upper(whole, {name: bridge for name, bridge in self.bridges.items() if not self.is_out(name)})
+        access, urls = self.access(), parse_urls(self.broker)
+        above = upper(access, {name: bridge for name, bridge in self.bridges.items() if not self.is_out(name)})
         brokers = {BROKER: Broker(self.folder(BROKER), self.broker, above)}
         for name, bridge in self.bridges.items():
             crosses = above.by_name.get(name)
             more = connection(crosses, urls[0], self.folder(name)) if crosses else ""
-            brokers[name] = Broker(self.folder(name), bridge.broker, lower(whole, bridge.members), more)
+            brokers[name] = Broker(self.folder(name), bridge.broker, lower(access, bridge.members), more)
         return brokers
 
     def use(self, kind: BrokerKind) -> None:

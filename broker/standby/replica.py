@@ -182,10 +182,10 @@ def restore(
     """
     for key, note in (notes or {}).items():
         ledger.keep_note(key, note)
-    own = before is None or before.ledger == ledger.id
+    same_ledger = before is None or before.ledger == ledger.id
     known = ledger.runs.find(replica.run) if replica is not None else None
     if replica is None or (known is not None and known.status in OVER and known.status in (replica.status, "done")):
-        if not own:  # what has begun here since then was another's to end
+        if not same_ledger:  # what has begun here since then was another's to end
             ledger.runs.abandon()
         return
     if known is None or known.status in OVER:

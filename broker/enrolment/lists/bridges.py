@@ -27,7 +27,7 @@ class BridgeSection(Section, frozen=True, kw_only=True):
 
 def check_bridges(bridges: Mapping[str, BridgeSection], nodes: Collection[str], taken: Collection[str]) -> None:
     """Raises InputError unless each has a name of its own and devices that no other has. `taken`: names that are."""
-    at: dict[str, str] = {}
+    site_of: dict[str, str] = {}
     for name, bridge in bridges.items():
         if name in nodes or name in taken:
             raise InputError(f"--bridge: found the name {name}, expected one that nobody else has")
@@ -38,9 +38,9 @@ def check_bridges(bridges: Mapping[str, BridgeSection], nodes: Collection[str], 
         for member in bridge.members:
             if member not in nodes:
                 raise InputError(f"--bridge: {name}: found {member}, expected some of {', '.join(nodes)}")
-            if member in at:
-                raise InputError(f"--bridge: found {member} in {at[member]} and in {name}, expected it in one")
-            at[member] = name
+            if member in site_of:
+                raise InputError(f"--bridge: found {member} in {site_of[member]} and in {name}, expected it in one")
+            site_of[member] = name
 
 
 def upper(access: Access, bridges: Mapping[str, BridgeSection]) -> Access:

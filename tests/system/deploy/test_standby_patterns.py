@@ -8,10 +8,9 @@ import pytest
 from tests.support.daemons.deployed_fleet import ZONES
 from tests.support.daemons.deployed_ring import SENSORS
 from tests.support.daemons.masked_fleet import ROUNDS, SCENARIO, masked_fleet
+from tests.support.daemons.standby_fleet import objective, second, standby_fleet
 from tests.support.paths import DEPLOY
-from tests.system.deploy.test_standby import fleet, objective, second
 
-__all__ = ["fleet"]
 RING = (DEPLOY / "ring" / "scenario.yaml").read_text()
 WALK = (
     "  name: recal\n  rounds: 200                                 # activations: 50 of each sensor\n  walk: "
@@ -24,6 +23,11 @@ PATTERNS = {
     "token": (RING.replace("rounds: 200 ", "rounds: 1200 "), "recal", 300),
     "neighbours": (RING.replace(WALK, DPP2), "dpp2", 600),
 }
+
+
+@pytest.fixture
+def fleet(tmp_path, mosquitto_program, stack):
+    return standby_fleet(tmp_path, mosquitto_program, stack)
 
 
 @pytest.fixture

@@ -322,7 +322,7 @@ class FleetDirectory:
     def brokers(self) -> dict[str, Broker]:
         """Each by its identity, the fleet's first. Raises InputError if the scenario is wrong."""
         access, urls = self.access(), parse_urls(self.broker)
-        above = upper(access, {name: bridge for name, bridge in self.bridges.items() if not self.is_out(name)})
+        above = upper(access, self.bridges, [name for name in self.bridges if self.is_out(name)])
         brokers = {BROKER: Broker(self.folder(BROKER), self.broker, above)}
         for name, bridge in self.bridges.items():
             crosses = above.by_name.get(name)

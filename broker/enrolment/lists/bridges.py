@@ -43,11 +43,15 @@ def check_bridges(bridges: Mapping[str, BridgeSection], nodes: Collection[str], 
             site_of[member] = name
 
 
-def upper(access: Access, bridges: Mapping[str, BridgeSection]) -> Access:
-    """The rights at the fleet's broker: a site's devices connect elsewhere, and its bridge stands for them."""
+def upper(access: Access, bridges: Mapping[str, BridgeSection], without: Collection[str] = ()) -> Access:
+    """The rights at the fleet's broker: a site's devices connect elsewhere, and its bridge stands for them.
+
+    `without`: sites that were put out.
+    """
     below = {member for bridge in bridges.values() for member in bridge.members}
     here = tuple(rights for rights in access.rights if rights.name not in below)
-    return replace(access, rights=(*here, *(crossing(access, name, one.members) for name, one in bridges.items())))
+    across = (crossing(access, name, one.members) for name, one in bridges.items() if name not in without)
+    return replace(access, rights=(*here, *across))
 
 
 def lower(access: Access, members: Collection[str]) -> Access:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -18,7 +19,6 @@ from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, Birth, Death, Progress, Topics
 
 REACH_S = 10.0  #: for the broker to take us
-SERVER_S = 3.0  #: for one server of a cluster
 QUIET_S = 0.5  #: without a further message, after which everything that stands there has come
 LONGEST_S = 10.0  #: for all of it
 
@@ -54,16 +54,11 @@ def look(config: WatchConfig, quiet_s: float = QUIET_S) -> dict[str, FleetNode]:
     """
     topics, servers = Topics(config.fleet), split(config.broker)
     if len(servers) == 1 or not config.members:
-        return fleet(topics, _at(config, config.broker, quiet_s, REACH_S))
-    seen, away = list[dict[str, FleetNode]](), list[Stopped]()
-    for server in servers:
-        try:
-            seen.append(fleet(topics, _at(config, server, quiet_s, SERVER_S)))
-        except Stopped as error:
-            away.append(error)
-    if not seen:
-        raise away[0]
-    return newest(seen)
+        return fleet(topics, _at(config, config.broker, quiet_s))
+    with ThreadPoolExecutor() as pool:
+        looks = [pool.submit(_at, config, server, quiet_s) for server in servers]
+    there = [one.result() for one in looks if one.exception() is None]
+    return newest([fleet(topics, payloads) for payloads in there or [looks[0].result()]])
 
 
 def newest(servers: list[dict[str, FleetNode]]) -> dict[str, FleetNode]:
@@ -78,7 +73,7 @@ def newest(servers: list[dict[str, FleetNode]]) -> dict[str, FleetNode]:
     return {name: max((nodes[name] for nodes in servers if name in nodes), key=when) for name in names}
 
 
-def _at(config: WatchConfig, broker: str, quiet_s: float, reach_s: float) -> dict[str, bytes]:
+def _at(config: WatchConfig, broker: str, quiet_s: float) -> dict[str, bytes]:
     """What stands at a broker, by topic. Raises Stopped if it is not there, or refuses `watch`."""
     link = MqttLink(
         broker,
@@ -88,7 +83,7 @@ def _at(config: WatchConfig, broker: str, quiet_s: float, reach_s: float) -> dic
         subscriptions=presences(config),
         persistent=False,
     )
-    link.connect(reach_s)
+    link.connect(REACH_S)
     try:
         payloads = _gathered(link.poll, quiet_s)
         if link.refused:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -55,10 +54,15 @@ def look(config: WatchConfig, quiet_s: float = QUIET_S) -> dict[str, FleetNode]:
     topics, servers = Topics(config.fleet), split(config.broker)
     if len(servers) == 1 or not config.members:
         return fleet(topics, _at(config, config.broker, quiet_s))
-    with ThreadPoolExecutor() as pool:
-        looks = [pool.submit(_at, config, server, quiet_s) for server in servers]
-    there = [one.result() for one in looks if one.exception() is None]
-    return newest([fleet(topics, payloads) for payloads in there or [looks[0].result()]])
+    seen, away = list[dict[str, FleetNode]](), list[Stopped]()
+    for server in servers:  # one after the other: they know each other's clients, and this is one
+        try:
+            seen.append(fleet(topics, _at(config, server, quiet_s)))
+        except Stopped as error:
+            away.append(error)
+    if not seen:
+        raise away[0]
+    return newest(seen)
 
 
 def newest(servers: list[dict[str, FleetNode]]) -> dict[str, FleetNode]:

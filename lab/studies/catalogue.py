@@ -54,6 +54,11 @@ STUDIES = {
     "recycled": Study(
         "Recycled ADMM and its rivals: Figures 1 to 5 on Adult at honest totals", "15 to 35", "papers.recycled"
     ),
+    "penalty-functions": Study(
+        "linearised ADMM: the penalty of (4.2) beside the projection, as l grows; Figure 2",
+        "1",
+        "penalty_functions",
+    ),
     "federated": Study(
         "federated learning around a coordinator: testing error of digits against epsilon, E, the box and the penalty",
         "5 to 15",

@@ -9,6 +9,7 @@ ledgers, and nothing was tuned on them. Images of other files: see `study`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from math import inf, nan
 from typing import Any, Literal, NamedTuple
@@ -17,6 +18,7 @@ import numpy as np
 
 from hushgrid import scenarios
 from hushgrid.broker.simulation.problems.records import RowSetup
+from hushgrid.kernels.patterns.star import Feasible
 from hushgrid.kernels.types import Document, Vector
 from hushgrid.lab.rollout.machines import AllowAll, run_star
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
@@ -107,13 +109,14 @@ def scenario(task: FederatedTask, seed: int) -> Document:
     return raw | ({"privacy": privacy} if private else {})
 
 
-def played(setup: RowSetup, seed: int) -> Iterator[list[Vector]]:
-    """What the nodes have sent, after each round."""
+def played(setup: RowSetup, seed: int, feasible: Feasible | None = None) -> Iterator[list[Vector]]:
+    """What the nodes have sent, after each round. feasible: in the place of the box."""
     plan, members, gates = setup.plan, [], []
     for i, name in enumerate(plan.nodes):
         noise = SeededNoise(seed, name)
         gates.append(setup.device(name).gate(plan, noise, AllowAll()))  # type: ignore[arg-type]
-        members.append(machine_of(plan, place(plan, RUN, i, gates[-1], noise)))
+        context = place(plan, RUN, i, gates[-1], noise)
+        members.append(machine_of(plan, context if feasible is None else replace(context, feasible=lambda D: feasible)))
     for _ in run_star(plan, members):
         for gate in gates:
             gate.committed()

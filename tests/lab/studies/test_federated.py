@@ -18,19 +18,14 @@ from hushgrid.lab.studies.papers.federated import (
     tasks,
 )
 from hushgrid.node.config.scenario import scenario_from
+from tests.support.scenarios.small_images import small_images
 
 
 def task(tmp_path, epsilon=4.0, **keys):
     """A small one: three nodes with ten rows of two features."""
-    draw = np.random.default_rng(2)
-    for name in ("train.csv", "test.csv"):
-        A = draw.random((30, 2))
-        lines = [",".join(map(str, [*a.round(3), int(a[0] > a[1])])) for a in A]
-        (tmp_path / name).write_text("\n".join(lines))
-    images = Images(str(tmp_path / "train.csv"), str(tmp_path / "test.csv"), 2, 3)
     return FederatedTask(**{
-        "images": images, "epsilon": epsilon, "rounds": 4, "local_updates": 2, "box": SLACK, "mode": "objective",
-        "seeds": (5, 6),
+        "images": small_images(tmp_path), "epsilon": epsilon, "rounds": 4, "local_updates": 2, "box": SLACK,
+        "mode": "objective", "seeds": (5, 6),
     } | keys)  # fmt: skip
 
 

@@ -366,7 +366,7 @@ class Coordinator(Endpoint, Pattern):
 
     def _plan(self) -> Publication:
         body = self.announcement.body(self.membership.publish_marks())
-        return Publication(self.topics.all(COORDINATOR), wire.encode(self.announcement.envelope(body)))
+        return Publication(self.topics.all(COORDINATOR), self._seal(self.announcement.envelope(body)))
 
     def _silence(self, member: str) -> str:
         since = self.membership.absent.get(member)
@@ -400,7 +400,7 @@ class Coordinator(Endpoint, Pattern):
     def _driver(self) -> Driver:
         driver = Driver(COORDINATOR, self.run, self.machine(), None, self.ledger)
         driver.round_of = self.complete
-        driver.seal = wire.hand_over if self.local else wire.encode
+        driver.seal = self._seal
         driver.observe = lambda driver: self.observe(driver, True)
         return driver
 

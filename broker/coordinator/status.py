@@ -19,7 +19,7 @@ from hushgrid.kernels.errors import printable
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.types import Document
 from hushgrid.node import status, system, views
-from hushgrid.node.config.coordinator import CoordinatorConfig
+from hushgrid.node.config.coordinator import CoordinatorConfig, SiteConfig
 from hushgrid.node.log import Warned
 from hushgrid.node.problems.kind import Tests
 from hushgrid.node.schema.durations import seconds
@@ -52,7 +52,7 @@ def activity(coordinator: Coordinator) -> str:
 class Reporter:
     """Publishes the status of a fleet's coordinator, run after run."""
 
-    def __init__(self, config: CoordinatorConfig) -> None:
+    def __init__(self, config: CoordinatorConfig | SiteConfig) -> None:
         self.config = config
         self.since = system.boottime()  #: s of running time, as all times here
         self.due: float | None = None  #: when the next run is due, if there is a schedule
@@ -69,7 +69,7 @@ class Reporter:
     @property
     def again_s(self) -> float | None:
         """Seconds until it is said again, whatever happens; None: nobody stands by."""
-        standby = self.config.standby
+        standby = self.config.standby if isinstance(self.config, CoordinatorConfig) else None  # a site has none
         return None if standby is None else min(ALIVE_S, seconds(standby) / 4)
 
     def __call__(self, coordinator: Coordinator, link: Link, now: float | None = None) -> None:

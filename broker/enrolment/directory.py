@@ -38,7 +38,7 @@ from hushgrid.broker.enrolment.authority import (
     read_certificate,
     write_key,
 )
-from hushgrid.broker.enrolment.lists.access import Access, Role, access_of
+from hushgrid.broker.enrolment.lists.access import Access, Role, access_of, members_of
 from hushgrid.broker.enrolment.lists.bridges import BridgeSection, check_bridges, connection, lower, upper
 from hushgrid.broker.enrolment.lists.choose import BRIDGED, BrokerKind, broker_files, check_servers
 from hushgrid.broker.enrolment.lists.place import BROKER, owner
@@ -55,6 +55,7 @@ from hushgrid.node.transport.connect import parse_urls, split
 from hushgrid.node.wire import COORDINATOR
 
 CLUSTER_SILENT_S = 60  #: of a coordinator whose broker is a cluster: an election takes up to 17 s
+ABOVE = "above-ca.crt"  #: the authority of the fleet above a site
 ROLES: dict[str, Role] = {COORDINATOR: "coordinator", STANDBY: "standby", WATCH: "watch", BROKER: "broker"}
 
 
@@ -66,6 +67,7 @@ class FleetFile(Section, frozen=True, kw_only=True):
     kind: BrokerKind = "mosquitto"
     scenario: str = "scenario.yaml"
     bridges: dict[Name, BridgeSection] = msgspec.field(default_factory=dict)  #: sites with a broker of their own
+    site: Name | None = None  #: whose devices they are, of a scenario in two levels; None: of its sites, or all nodes
 
 
 class Broker(NamedTuple):
@@ -110,6 +112,7 @@ class FleetDirectory:
             raise InputError(f"{path}: found no fleet.yaml, expected a fleet's directory (hushgrid fleet init)")
         file = convert(with_servers(read_yaml(path / "fleet.yaml")), FleetFile, str(path / "fleet.yaml"))
         self.fleet, self.broker, self.kind, self.bridges = file.fleet, file.broker, file.kind, file.bridges
+        self.site = file.site or ""
         self.scenario_file = path / file.scenario
         self.identities = _identities(path / "identities.json")
 
@@ -121,7 +124,8 @@ class FleetDirectory:
         """
         _hosts(file.broker)
         check_servers(file.kind, parse_urls(file.broker))
-        _check_bridges(file, load_scenario(scenario), scenario)
+        nodes = members_of(load_scenario(scenario), str(scenario), file.site or "")
+        _check_bridges(file, nodes)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise InputError(f"{path}: found an existing path, expected a new directory")
         key_file = ca_key or path / "ca.key"
@@ -133,7 +137,7 @@ class FleetDirectory:
         write_key(authority.key, key_file)
         write_file(path / "ca.crt", authority.certificate.public_bytes(Encoding.PEM))
         write_file(path / "identities.json", b"{}")
-        lines = [f"{key}: {value}\n" for key, value in msgspec.to_builtins(file).items() if value != {}]
+        lines = [f"{key}: {value}\n" for key, value in msgspec.to_builtins(file).items() if value not in (None, {})]
         write_file(path / "fleet.yaml", "".join(lines).encode())
         made = cls(path)
         for name in (BROKER, *made.bridges):
@@ -171,10 +175,8 @@ class FleetDirectory:
         return load_scenario(self.scenario_file)
 
     def members(self) -> list[str]:
-        """The nodes of the scenario. Raises InputError if it is wrong."""
-        scenario = self.scenario()
-        nodes: list[str] = scenario.kind.public(scenario, str(self.scenario_file)).nodes
-        return nodes
+        """As `members_of`."""
+        return members_of(self.scenario(), str(self.scenario_file), self.site)
 
     def is_out(self, name: str) -> bool:
         """Whether a name has been put out, and not been enrolled again."""
@@ -294,9 +296,31 @@ class FleetDirectory:
             text = re.sub("^members: .*$", f"members: [{', '.join(self.members())}]", text, flags=re.M)
             write_file(self.path / f"{name}.yaml", text.encode())
 
-    def take(self, scenario: str, nodes: list[str]) -> None:
-        """Another scenario, with these nodes: its file, the coordinator's members, the broker's lists."""
+    def write_site(self, above: FleetDirectory, certs: Path | None = None) -> None:
+        """coordinator.yaml of a site: a member of the fleet `above`, which believes the other sites by that fleet's
+        authority. `certs`: as `write_coordinator`.
+        """
+        folder, site = Path("certs") if certs is None else certs.resolve(), self.site
+        shutil.copyfile(above.path / "ca.crt", (self.path if certs is None else folder) / ABOVE)
+        lines = [
+            f"# The coordinator of {site}. {site}.crt and {ABOVE} are of the fleet {above.fleet}.",
+            f"fleet: {self.fleet}",
+            f"broker: {_written(self.broker)}",
+            f"tls: {{ca: {folder}/ca.crt, cert: {folder}/{COORDINATOR}.crt, key: {folder}/{COORDINATOR}.key}}",
+            "state: /var/lib/hushgrid/coordinator",
+            "above:",
+            f"  site: {site}",
+            f"  fleet: {above.fleet}",
+            f"  broker: {_written(above.broker)}",
+            f"  tls: {{ca: {folder}/{ABOVE}, cert: {folder}/{site}.crt, key: {folder}/{site}.key}}",
+            f"  ca: {folder}/{ABOVE}",
+        ]
+        write_file(self.path / f"{COORDINATOR}.yaml", "".join(f"{line}\n" for line in lines).encode())
+
+    def take(self, scenario: str) -> None:
+        """Another scenario: its file, the coordinator's members, the broker's lists."""
         write_file(self.scenario_file, scenario.encode())
+        nodes = self.members()
         for file in (self.path / "coordinator.yaml", self.path / "watch.yaml"):
             if file.exists():
                 text = re.sub("^members: .*$", f"members: [{', '.join(nodes)}]", file.read_text(), flags=re.M)
@@ -307,7 +331,8 @@ class FleetDirectory:
         """What everybody who is not put out may publish and read. Raises InputError if the scenario is wrong."""
         out = [name for name, identity in self.identities.items() if identity.state == "revoked"]
         standby = STANDBY in self.identities
-        return access_of(self.fleet, self.scenario(), str(self.scenario_file), out, standby=standby)
+        scenario, file = self.scenario(), str(self.scenario_file)
+        return access_of(self.fleet, scenario, file, out, site=self.site, standby=standby)
 
     # --- its brokers ---
 
@@ -361,10 +386,9 @@ def _give_away(folder: Path) -> None:
             os.chown(path, *who, follow_symlinks=False)
 
 
-def _check_bridges(file: FleetFile, scenario: Scenario, path: Path) -> None:
+def _check_bridges(file: FleetFile, nodes: list[str]) -> None:
     if file.bridges and file.kind != BRIDGED:
         raise InputError(f"--bridge: found --broker-kind {file.kind}, expected {BRIDGED}")
-    nodes = scenario.kind.public(scenario, str(path)).nodes
     check_bridges(file.bridges, nodes, ROLES)
 
 

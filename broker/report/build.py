@@ -221,6 +221,7 @@ def _key_figures(run: Run) -> list[tuple[str, str]]:
         *rows,
         ("Messages (tokens handed over)" if walks else "Messages", number(result.get("messages"))),
         ("Bytes of these tokens" if walks else "Bytes", _bytes(result.get("bytes"))),
+        *((label.capitalize(), text) for label, text in summary.levels(result)),
         ("Wall time", f"{number(wall)} s" if wall is not None else MISSING),
         (wording.members.capitalize(), number(count if count is not None else len(run.nodes()))),
         ("Transport", number(result.get("transport"))),

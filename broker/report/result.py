@@ -73,6 +73,15 @@ class Bound(Section):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Level(Section):
+    """One level of a run that is masked in two."""
+
+    messages: int  #: messages that carried an iterate
+    bytes: int  #: their payloads, bytes
+    seconds: float  #: that its ends took to answer, in one process
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Account(Section):
     """One node's account; null throughout if the run claims no privacy."""
 
@@ -240,7 +249,8 @@ class Summary:
     ac: Ac | None = None  #: zones at least cost: the AC recovery
     messages: int  #: messages that carried an iterate
     bytes: int  #: their payloads, bytes
-    in_sites: dict[str, int] | None = None  #: masked in two levels: these between sites and devices
+    in_sites: Level | None = None  #: masked in two levels: of these what went between sites and their devices
+    between_sites: Level | None = None  #: and between the fleet's coordinator and the sites
     wall_s: float  #: seconds from the start to the answer
     privacy: Privacy  #: claimed, spent, and whether the claim is upheld
     notes: list[str]  #: what was changed in the data on reading them

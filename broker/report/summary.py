@@ -76,12 +76,22 @@ def text(result: Result, scenario: Scenario) -> str:
         rows.append(("frozen", f"{', '.join(r['frozen'])}: in the problem solved by a last linear model"))
     rows += [
         ("messages" if r["walk"] is None else "tokens handed over", f"{r['messages']:,} ({size(r['bytes'])})"),
+        *levels(r),
         ("wall time", f"{r['wall_s']:.2f} s"),
         ("privacy", privacy(r)),
     ]
     if result.path is not None:
         rows.append(("report", str(result.path / "report.html")))
     return f"{title}\n{columns(rows, indent=2)}"
+
+
+def levels(r: DocumentView) -> list[tuple[str, str]]:
+    """What went on in each of two levels; nothing of one."""
+    return [
+        (label, f"{level['messages']:,} messages ({size(level['bytes'])}), {level['seconds']:.2f} s")
+        for label, key in (("in the sites", "in_sites"), ("between sites", "between_sites"))
+        if (level := r.get(key))
+    ]
 
 
 def left_of(r: DocumentView) -> str:

@@ -83,7 +83,7 @@ def run_fleet(
     began = time.perf_counter()
     with nullcontext(interrupts) if interrupts else Interrupts() as signals, scratch(signals) as place:
         ledgers = Ledgers(place / "state", False, {}) if state is None else Ledgers(Path(state), True, {})
-        started = Started(setup, ledgers, place, progress, signals)
+        started = Started(setup, ledgers, place, progress, signals, {})
         _open(started)
         with signals.held():
             try:
@@ -109,6 +109,7 @@ def run_fleet(
             per_node=per_node,
             transcript=transcript,
             below=below,
+            seconds=started.seconds,
         )
         result = setup.collect(over)
         if target is not None:
@@ -166,6 +167,7 @@ class Started(NamedTuple):
     place: Path  #: a directory of its own, for as long as it lasts
     progress: Progress
     signals: Interrupts
+    seconds: dict[str, float]  #: that answering took in one process, by the fleet
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -282,6 +284,7 @@ def _memory(run: Started) -> tuple[str, Transcript]:
             hub.publish(centre().stop(f"interrupted by {run.signals.name}"))
             hub.run(over)
         centre().conclude()
+        run.seconds.update(hub.seconds)
         if error := centre().error:
             raise error
     return "memory", eavesdropper.lines if eavesdropper else None

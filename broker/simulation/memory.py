@@ -10,6 +10,7 @@ after the other, so it gives the same bits.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -19,7 +20,7 @@ import numpy as np
 
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.config.scenario import Faults
-from hushgrid.node.wire import COORDINATOR, Publication
+from hushgrid.node.wire import COORDINATOR, ROOT, Publication
 
 TICK_S = 1.0  #: virtual seconds that pass when nothing is on its way
 LIMIT_S = 20_000.0  #: virtual seconds after which nothing can come any more
@@ -77,6 +78,7 @@ class MemoryBroker:
         self.queue: list[Delivery] = []
         self.crashes = 0
         self.now = 0.0  #: virtual seconds
+        self.seconds: dict[str, float] = {}  #: that answering took, by the fleet of the message
         self.subscribers: dict[str, list[str]] = {}
         self.heard_by: dict[str, tuple[str, ...]] = {}  #: topic: who hears it, as long as nobody hears more
         self.topics: dict[str, tuple[str, ...]] = {}  #: what each endpoint hears
@@ -159,7 +161,7 @@ class MemoryBroker:
         if len(batch) < 2:
             return False
         del self.queue[: len(batch)]
-        answers = pool.map(lambda d: self.endpoints[d.dst].on_message(d.topic, d.payload), batch.values())
+        answers = pool.map(self._answer, batch.values())
         for name, out in zip(batch, answers, strict=True):
             self._follow(name)
             self.publish(out)
@@ -171,7 +173,7 @@ class MemoryBroker:
         if self.faults.crash and self._happens(self.faults.crash):
             self.crashes += 1
             if self._happens(0.5):
-                e.on_message(delivery.topic, delivery.payload)  # committed, and never published
+                self._answer(delivery)  # committed, and never published
             # With the connection goes what was on its way: the resends carry everything,
             # no broker's queue is relied on.
             self.queue = [d for d in self.queue if d.dst != delivery.dst]
@@ -180,10 +182,17 @@ class MemoryBroker:
             self.publish([Publication(topic, payload, True)])
             self._connect(delivery.dst)
             return
-        out = e.on_message(delivery.topic, delivery.payload)
+        out = self._answer(delivery)
         self._follow(delivery.dst)
         self.publish(out)
         e.idle()
+
+    def _answer(self, delivery: Delivery) -> list[Publication]:
+        began = time.perf_counter()
+        out = self.endpoints[delivery.dst].on_message(delivery.topic, delivery.payload)
+        fleet = delivery.topic.removeprefix(ROOT).split("/", 2)[1]
+        self.seconds[fleet] = self.seconds.get(fleet, 0.0) + time.perf_counter() - began
+        return out
 
     def _happens(self, probability: float) -> bool:
         return bool(self.random.random() < probability)

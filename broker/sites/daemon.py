@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing
 from math import inf
 from pathlib import Path
 
+from hushgrid.broker.coordinator.status import Reporter, Views
 from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.site import Site
 from hushgrid.broker.sites.upper import SiteDevice, UpperMember
@@ -21,10 +22,12 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems import masking
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime.event_loop import link_for, serve_all
+from hushgrid.node.runtime.reporter import Reporter as DeviceReporter
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.schema.sections import AllowMasked
 from hushgrid.node.served import Served
+from hushgrid.node.transport.certificate import OwnCertificate, days_of
 from hushgrid.node.transport.link import Link
 from hushgrid.node.wire import COORDINATOR
 
@@ -56,8 +59,12 @@ class Service:
         def masks(run: bytes, ledger: Ledger, _: AllowMasked | None, exposed: float) -> masking.Masks:
             return make(run, ledger, believed, exposed)
 
+        self.reports_below, self.views = Reporter(config), Views(say)
         self.site = Site(UpperMember(SiteDevice(up.site, masks), up.fleet, above, say), self._begin)
         self.link_above = link_for(self.site.upper, up.broker, up.tls, keepalive=up.keepalive)
+        self.reports_above = DeviceReporter(config, self.site.upper, self.link_above)
+        self.reports_above.certificate = OwnCertificate(up.tls)
+        self.site.upper.days = lambda: days_of(up.tls)
         self.link_below: Link | None = None
         self.served: SiteCoordinator | None = None  #: the devices' coordinator that `link_below` is of
         self._concluded: SiteCoordinator | None = None
@@ -74,6 +81,7 @@ class Service:
             c.above.site, c.fleet, plan, "", self.below, wait_s=60.0, silent_s=c.silent_s, missed=missed
         )
         lower.log = self.say
+        self.reports_below.plans(lower)
         return lower
 
     def serve(self, signals: Signals) -> None:
@@ -107,7 +115,11 @@ class Service:
             if lower.finished and lower is not self._concluded:
                 self._concluded = lower
                 lower.conclude()
+                self.reports_below.anew()
                 self.say(f"its devices' run {lower.run.hex()[:8]} {'stopped' if lower.error else 'done'}")
+            self.reports_below(lower, self.link_below)
+            self.views(lower, self.link_below)
+        self.reports_above()
         driver = self.site.upper.driver
         self.unit.shows(f"in run {driver.run.hex()[:8]}" if driver else "waits for a run")
         return False
@@ -118,6 +130,9 @@ class Service:
             self.link_below = None
 
     def close(self) -> None:
-        """Both connections end."""
+        """Both connections end, and both fleets are told."""
+        self.reports_above.publish("off")
+        if self.served is not None and self.link_below is not None:
+            self.reports_below.publish(self.served, self.link_below, "off")
         self._leave()
         self.link_above.close(clear=(), forget=False)

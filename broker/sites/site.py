@@ -11,7 +11,7 @@ from typing import cast
 
 from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.upper import UpperMember
-from hushgrid.kernels.errors import HushgridError, Suspended
+from hushgrid.kernels.errors import HushgridError, InputError, Suspended
 from hushgrid.kernels.patterns.sites import SiteCentre, SiteMember, passed
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.wire import Publication
@@ -115,7 +115,10 @@ class Site:
         last = self.upper.ledger.runs.last()
         if last is None or self.upper.driver is not None:
             return
-        lower = self.begin(decode_plan(last.plan))
+        try:
+            lower = self.begin(decode_plan(last.plan))
+        except InputError:  # a plan of another program
+            return
         if lower.run:
             self.lower, self._of = lower, last.id
 

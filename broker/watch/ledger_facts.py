@@ -176,6 +176,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> Document
         "behind": ahead.no if ahead else None,
         "refuses": behind(ledger, where),
         "data_version": ledger.data_version,
+        "exposed": ledger.runs.exposed,
         "totals": totals,
         "runs": runs,
         "peers": {name: peer.no for name, peer in ledger.marks.peers.peers.items()},

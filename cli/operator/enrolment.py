@@ -41,6 +41,8 @@ def arguments(name: str, parser: argparse.ArgumentParser) -> None:
         )
         add("--scenario", metavar="FILE", type=Path, required=True, help="what the fleet computes")
         add("--broker-kind", choices=KINDS, default="mosquitto", help="[mosquitto]")
+        add("--site", metavar="SITE", help="of a scenario with sites: the fleet of this one's devices, beside --above")
+        add("--above", metavar="DIR", type=Path, help="the directory of the fleet of sites")
         add(
             "--bridge",
             metavar=("NAME", "URL", "NODE,NODE"),
@@ -90,15 +92,29 @@ def _init(options: argparse.Namespace) -> None:
     from hushgrid.broker.enrolment.authority import check_name, request
     from hushgrid.broker.enrolment.directory import FleetDirectory, FleetFile
     from hushgrid.broker.enrolment.lists.bridges import BridgeSection
+    from hushgrid.node.config.brokers import same_broker
     from hushgrid.node.config.watch import WATCH
     from hushgrid.node.wire import COORDINATOR
 
+    if (options.site is None) != (options.above is None):
+        raise InputError("--site: found one of --site and --above, expected both: a site is a member of a fleet")
+    above = FleetDirectory(options.above) if options.above is not None else None
     bridges = {
         check_name(name): BridgeSection(broker=url, members=members.split(",")) for name, url, members in options.bridge
     }
     if len(bridges) < len(options.bridge):
         raise InputError("--bridge: found a name twice, expected each once")
-    file = FleetFile(fleet=check_name(options.fleet), broker=options.broker, kind=options.broker_kind, bridges=bridges)
+    file = FleetFile(
+        fleet=check_name(options.fleet),
+        broker=options.broker,
+        kind=options.broker_kind,
+        bridges=bridges,
+        site=options.site,
+    )
+    if above is not None and options.site not in (there := above.members()):
+        raise InputError(f"--site: found {options.site}, expected one of {', '.join(there)} ({above.path})")
+    if above is not None and same_broker(file.broker, above.broker):
+        raise InputError(f"--broker: found that of {above.path}, expected another: it would see the site's sums")
     directory = FleetDirectory.make(options.directory, file, options.scenario, options.ca_key)
     key = options.ca_key or directory.path / "ca.key"
     if options.here is not None:
@@ -107,6 +123,8 @@ def _init(options: argparse.Namespace) -> None:
             directory.enrol(name, request(name, options.here), authority)
             directory.hand_over(name, options.here)
     directory.write_coordinator(options.here)
+    if above is not None:
+        directory.write_site(above, options.here)
     directory.write_broker()
     members = directory.members()
     print(

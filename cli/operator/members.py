@@ -72,7 +72,7 @@ def _add(directory: FleetDirectory, options: argparse.Namespace) -> None:
         raise InputError(f"{folder}: found {name}'s files, expected none (--out)")
     if request is not None:
         directory.enrol(name, request, directory.authority(options.ca_key))
-    directory.take(change.text, change.nodes)
+    directory.take(change.text)
     if options.zone is not None:
         _write_zone(directory, change, name, options.zone, folder)
     else:
@@ -97,7 +97,7 @@ def _remove(directory: FleetDirectory, options: argparse.Namespace) -> None:
         if name in directory.identities and not directory.is_out(name):
             revoke(directory, name, authority, options.apply)
     finally:
-        directory.take(change.text, change.nodes)
+        directory.take(change.text)
     print(f"{file}: {', '.join(change.nodes)} are left")
     _tell_others(directory, change)
     _apply(directory, options)

@@ -90,6 +90,9 @@ def _text(seen: Document) -> str:
             lines.append(f"  {_reading(total['reading'])}")
     if not seen["totals"]:
         lines.append("nothing spent")
+    if seen["exposed"]:
+        lost = ", beside what was lost" if any(total["gaps"] for total in seen["totals"]) else ""
+        lines.append(f"graphs of masks have added at most {seen['exposed']:.4g} to delta, over its life{lost}")
     if seen["runs"]:
         rows = [
             (r["started"], r["run"][:8], r["name"], r["status"], r["answers"], _epsilon(r), r["adjacency"] or "-")

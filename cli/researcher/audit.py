@@ -55,6 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="confidence of what is measured [0.999; games: also 0.95]",
     )
     add("--node", metavar="NAME", help="the node whose gate is audited [the first]")
+    add("--at-site", action="store_true", help="of games, with sites: what its own site's coordinator sees")
     add("--set", metavar="path.to.key=value", action="append", default=[], help="replace a value; may be repeated")
     add("--plugin", metavar="MODULE", action="append", default=[], help="a module of your own whose algorithms may run")
     add("--json", action="store_true", help="print JSON instead of text")
@@ -93,7 +94,14 @@ def _audit(o: argparse.Namespace) -> int:
         from hushgrid.lab.audit.audit import audited
 
         audit = audited(
-            raw, str(file), games=o.games, confidence=o.confidence, node=o.node, base=file.parent, say=progress.phase
+            raw,
+            str(file),
+            games=o.games,
+            confidence=o.confidence,
+            node=o.node,
+            at_site=o.at_site,
+            base=file.parent,
+            say=progress.phase,
         )
     print(json.dumps(plain(audit), indent=2) if o.json else as_text(audit))
     return _ended(audit.above, audit.name, audit.worst.bounds[o.confidence].epsilon, audit.claim, o.confidence)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+INTERRUPTED = 130  #: exit code of a program that SIGINT has ended
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -44,4 +46,6 @@ def main(options: argparse.Namespace) -> int:
         out=options.out,
         say=print,
     )
-    return 1 if any(report.broken for report in reports) else 0
+    if any(report.broken for report in reports):
+        return 1
+    return 0 if sum(report.faults for report in reports) >= options.faults else INTERRUPTED

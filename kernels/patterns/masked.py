@@ -27,8 +27,9 @@ ever uses one with two sets of neighbours. A smaller set is drawn for anew. Whic
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -77,6 +78,16 @@ class MemberState:
     digests: dict[str, bytes] = field(default_factory=dict)  #: of its neighbours
 
 
+@lru_cache(maxsize=8)  # of many devices in one process it is the same
+def _without(members: tuple[str, ...], absent: tuple[str, ...]) -> tuple[str, ...]:
+    """All but these, sorted."""
+    away = {*absent}
+    return tuple(sorted(m for m in members if m not in away))
+
+
+_members: Callable[[tuple[str, ...]], frozenset[str]] = lru_cache(maxsize=8)(frozenset)
+
+
 class MaskedMember(StarMember):
     """A device of a masked run.
 
@@ -88,7 +99,7 @@ class MaskedMember(StarMember):
     def __init__(self, context: NodeContext, rounds: int) -> None:
         super().__init__("coordinator", rounds)
         self.name, self.gate, self.masks, self.terms = context.name, context.gate, context.masks, context.terms
-        self.members = sorted(context.members)
+        self.members = _without(tuple(context.members), ())
         self.state = MemberState(0, 0, context.start.copy())
         self._met = False  #: whether `masks` knows the others
 
@@ -135,7 +146,8 @@ class MaskedMember(StarMember):
 
     def _check_draw(self, absent: tuple[str, ...]) -> None:
         """A device picks for few sets, or the coordinator would try until the picks suit it."""
-        if list(absent) != sorted({*absent}) or not {*absent} <= {*self.members} - {self.name}:
+        away = {*absent}
+        if list(absent) != sorted(away) or self.name in away or not away <= _members(self.members):
             raise Malformed("a set without this device, or one that is not named in order")
         if (size := len(self.members) - len(absent)) < self.terms.contributors:
             raise Malformed(f"a set of {size} devices, expected at least {self.terms.contributors}")
@@ -145,7 +157,7 @@ class MaskedMember(StarMember):
     def _check_edges(self, introduced: set[str], digests: set[str]) -> None:
         """A device masks with all that it has picked. Who else is named can only spoil a sum."""
         s = self.state
-        if not {self.name, *s.picks} <= introduced <= {*s.among} or digests != introduced - {self.name}:
+        if not {self.name, *s.picks} <= introduced <= _members(s.among) or digests != introduced - {self.name}:
             raise Malformed("neighbours without one that was picked, or of another set")
 
     def _check_ask(self, ask: Ask) -> None:
@@ -189,7 +201,7 @@ class MaskedMember(StarMember):
                 self.masks.meet(introductions)
                 s.introductions, s.last_message, self._met = introductions, "met", True
             case Draw(absent):
-                s.among = tuple(m for m in self.members if m not in {*absent})
+                s.among = _without(self.members, absent)
                 s.picks = self.masks.picks(s.among, self.terms.neighbours)
                 s.draws, s.introductions, s.digests, s.last_message = s.draws + 1, {}, {}, "picks"
             case Edges(introductions, digests):
@@ -298,7 +310,8 @@ class MaskedCentre(StarCentre):
             self._check_among(member, body.among)
         if isinstance(body, Picks) and not (
             len({*body.names}) == len(body.names) == self.terms.neighbours
-            and {*body.names} <= {*self.members} - {member}
+            and member not in body.names
+            and {*body.names} <= self.names
         ):
             raise Malformed(f"{len(body.names)} picks, expected {self.terms.neighbours} other members")
 

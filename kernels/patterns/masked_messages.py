@@ -8,6 +8,7 @@ from hashlib import sha256
 import msgspec
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from hushgrid.kernels.patterns.introductions import Introduction
 from hushgrid.kernels.types import Vector
@@ -84,10 +85,15 @@ def digest(neighbours: Iterable[str]) -> bytes:
     return sha256(repr(sorted(neighbours)).encode()).digest()[:16]
 
 
-def decoded(messages: Sequence[bytes], g: float) -> Vector:
-    """(d,) the sum of the values behind these messages, in their unit: right if they are those of one whole set."""
+def added(messages: Sequence[bytes]) -> NDArray[np.uint64]:
+    """(d,) the words of these messages, added modulo 2^64."""
     total = np.zeros(len(messages[0]) // 8, dtype=np.uint64)
     for message in messages:
         total += np.frombuffer(message, dtype="<u8")
-    values: Vector = total.view(np.int64).astype(np.float64) * g
+    return total
+
+
+def decoded(messages: Sequence[bytes], g: float) -> Vector:
+    """(d,) the sum of the values behind these messages, in their unit: right if they are those of one whole set."""
+    values: Vector = added(messages).view(np.int64).astype(np.float64) * g
     return values

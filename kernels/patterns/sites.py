@@ -25,7 +25,7 @@ import numpy as np
 
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.machine import NOTHING, Step
-from hushgrid.kernels.patterns import masked
+from hushgrid.kernels.patterns import masked, masked_messages
 from hushgrid.kernels.types import Index, Vector
 
 
@@ -36,6 +36,7 @@ class Question(NamedTuple):
     attempt: int
     x: Vector  #: (d,)
     run: bytes = b""  #: the run above
+    among: tuple[str, ...] = ()  #: the sites whose sum it is
 
 
 class _NoData:
@@ -77,7 +78,8 @@ class SiteMember(masked.MaskedMember):
     @property
     def wanted(self) -> Question | None:
         """The question to which its devices' sum is still to come."""
-        return Question(*self.state.last_answered, self.state.mean, self.run) if self.state.waits else None
+        s = self.state
+        return Question(*s.last_answered, s.mean, self.run, s.among) if s.waits else None
 
     def supply(self, total: masked.Words, devices: Sequence[str]) -> Step:
         """Sends up the sum of these devices' messages, (d,), which answers the question and no other one."""
@@ -99,6 +101,7 @@ class SiteMember(masked.MaskedMember):
 class SiteCentreState(masked.CentreState):
     run: bytes = b""  #: the run above
     question: tuple[int, int] = (0, 0)  #: (round, attempt) above that was asked below last
+    of_sites: tuple[str, ...] = ()  #: whose sum that question is for
     sum: bytes = b""  #: d words, the sum of the messages to it; b"": it is still to come
 
 
@@ -129,11 +132,17 @@ class SiteCentre(masked.MaskedCentre):
             case "ask":
                 shares = [s.arrived[m].share for m in s.among]  # type: ignore[union-attr]
                 self.decoded_sum(shares, len(s.among))  # which is only looked at
-                s.sum, s.summed, s.round = _sum(shares), list(s.among), s.question[0]
+                s.sum = masked_messages.added(shares).astype("<u8").tobytes()
+                s.summed, s.round = list(s.among), s.question[0]
                 s.phase, s.among = "wait", []
             case "tell":
                 s.phase = ""
         return False
+
+    def serves(self, question: Question) -> bool:
+        """Whether its devices were asked this very question last: at this point, for the sum over these sites."""
+        s, (k, a, x, run, of_sites) = self.state, question
+        return (s.run, s.question, s.of_sites) == (run, (k, a), of_sites) and np.array_equal(s.w, x)
 
     @property
     def ready(self) -> bool:
@@ -145,14 +154,14 @@ class SiteCentre(masked.MaskedCentre):
 
         Raises Stopped if they are too few, or may answer no more.
         """
-        s, (k, a, x, run) = self.state, question
+        s, (k, a, x, run, of_sites) = self.state, question
         among, terms = self.present, self.terms
         if len(among) < terms.contributors:
             raise Stopped(f"round {k}: {len(among)} devices are left, expected at least {terms.contributors}")
         if s.attempts >= terms.answers:
             raise Stopped(f"round {k}: its devices have been asked {s.attempts} times, expected one of these")
         s.attempt = s.attempt + 1 if s.question[0] == k else 1
-        s.round, s.w, s.run, s.question, s.sum = k - 1, x.copy(), run, (k, a), b""
+        s.round, s.w, s.run, s.question, s.of_sites, s.sum = k - 1, x.copy(), run, (k, a), of_sites, b""
         s.attempts += 1
         return self._exchange("ask", among)
 
@@ -178,14 +187,6 @@ class SiteCentre(masked.MaskedCentre):
         return self.tick()
 
 
-def _sum(shares: Sequence[bytes]) -> bytes:
-    """The words of these messages, added modulo 2^64."""
-    total = np.zeros(len(shares[0]) // 8, dtype=np.uint64)
-    for share in shares:
-        total += np.frombuffer(share, dtype="<u8")
-    return total.astype("<u8").tobytes()
-
-
 class Passed(NamedTuple):
     """The steps that one half's news make in the other, each to be committed by its own driver."""
 
@@ -205,7 +206,7 @@ def passed(above: SiteMember, below: SiteCentre) -> Passed:
     if (question := above.wanted) is None:
         return Passed()
     s = below.state
-    if (s.run, s.question) != (question.run, (question.round, question.attempt)):
+    if not below.serves(question):
         return Passed(below=below.ask(question))
     if not s.sum:
         return Passed()

@@ -22,10 +22,6 @@ So each decoded sum has h' honest shares at least, but for a probability of sum_
 an additional delta of the whole run. h' is a little below h, because a few devices that nobody has picked can be left
 out of a sum. As in J. Bell, K. Bonawitz, A. Gascon, T. Lepoint, M. Raykova, Secure Single-Server Aggregation with
 (Poly)Logarithmic Overhead (CCS 2020), but without their recovery of lost masks.
-
-If every pick were confirmed to both ends before an answer, an edge would stand if either end has picked it, and the
-honest devices would have to fall apart in two: sum_{m <= h/2} C(h, m) q_m^m r_m^{h-m}, r_m = C(s - 1 - m, k)/C(s - 1,
-k). That needs fewer picks and one more exchange. docs/size.md compares the two.
 """
 
 from __future__ import annotations
@@ -65,16 +61,6 @@ def log_bounds(graph: MaskGraph) -> Vector:
     return bounds
 
 
-def log_bounds_confirmed(graph: MaskGraph) -> Vector:
-    """(h // 2,) ln of the bound on the probability that m honest devices are cut off, were every pick confirmed."""
-    _, s, t, k, draws = graph
-    h = graph.honest
-    m = np.arange(1, h // 2 + 1, dtype=np.float64)
-    apart = m * _log_ratio(t + m - 1, s - 1, k) + (h - m) * _log_ratio(s - 1 - m, s - 1, k)
-    bounds: Vector = np.minimum(np.log(draws) + _log_choose(h, m) + apart + ROOM, 0.0)
-    return bounds
-
-
 def exposure(graph: MaskGraph, shares: int) -> float:
     """A bound on the probability that some sum of fewer than so many honest shares can be decoded in a run."""
     return float(min(np.sum(np.exp(log_bounds(graph)[: shares - 1])), 1.0))
@@ -88,17 +74,11 @@ def fewest_shares(graph: MaskGraph, exposed: float) -> int:
     return allowed + 1 if allowed or graph.honest == 1 else 0
 
 
-def fewest_neighbours(graph: MaskGraph, exposed: float, share: float = 0.95, *, confirmed: bool = False) -> int:
-    """The smallest k with which each sum has `share` of the honest shares, but for a probability of `exposed`.
-
-    `confirmed`: if every pick were confirmed to both ends, which keeps all.
-    """
+def fewest_neighbours(graph: MaskGraph, exposed: float, share: float = 0.95) -> int:
+    """The smallest k with which each sum has `share` of the honest shares, but for a probability of `exposed`."""
 
     def enough(k: int) -> bool:
-        tried = graph._replace(neighbours=k)
-        if confirmed:
-            return float(np.sum(np.exp(log_bounds_confirmed(tried)))) <= exposed
-        return fewest_shares(tried, exposed) >= max(share * graph.honest, 1)
+        return fewest_shares(graph._replace(neighbours=k), exposed) >= max(share * graph.honest, 1)
 
     most, high = graph.contributors - 1, 1  # of all with all it is known
     while high < most and not enough(high):

@@ -63,8 +63,7 @@ class Share(NamedTuple):
     @property
     def mu(self) -> float:
         """GDP of one sum of h shares about this device, rounded up."""
-        steps = Fraction(self.lattice.sensitivity) / Fraction(self.lattice.g)
-        return up(steps / Fraction(self.lattice.t) / _root_down(self.honest))
+        return _mu(self.lattice, self.honest)
 
     @property
     def of_site(self) -> float:
@@ -108,6 +107,12 @@ def _shares(mu: float, sensitivities: tuple[float, ...], moved: int, honest: int
     if not LEAST <= t <= LARGEST_T:
         raise InputError(f"masked: found a share of {t:.3g} grid steps of noise, expected 32 to 2^44")
     return tuple(Share(Lattice("gaussian", g, t, move), honest) for move in moves)
+
+
+@lru_cache(maxsize=256)  # asked at each answer; of many devices it is the same
+def _mu(lattice: Lattice, honest: int) -> float:
+    steps = Fraction(lattice.sensitivity) / Fraction(lattice.g)
+    return up(steps / Fraction(lattice.t) / _root_down(honest))
 
 
 def _root_down(n: int) -> Fraction:

@@ -64,6 +64,7 @@ def attack(run_dir: Path, held: Path | None = None, shape: str | None = None) ->
         },
         "answers": {node: loads._asdict() for node, loads in attacked.answers.items()},
         "sums": len(attacked.recovered.arrays.get("g_sum", ())),
+        "sums_at_site": int(np.sum(attacked.recovered.arrays.get("of_site_sum", 0))),
         "alone": sorted(name.removeprefix("alone_") for name in attacked.recovered.arrays if name.startswith("alone_")),
         "states": list(attacked.recovered.states),
         "recycled": attacked.recovered.recycled,

@@ -62,7 +62,9 @@ class MaskedSums(Attack):
             "at_sum": np.array([s.points for s in sums]).reshape(-1, d),
             "g_sum": np.array([s.total / s.devices for s in sums]).reshape(-1, d),
             "when_sum": np.array([float(s.round) for s in sums]),
+            "devices_sum": np.array([s.devices for s in sums]),
         }
+        of_fleet = [{*s.among} <= {*transcript.plan.sites} for s in sums]
         fewest = min((s.devices for s in sums), default=0)
         notes: list[str] = []
         alone = repeated(sums, share_sd(transcript))
@@ -71,8 +73,8 @@ class MaskedSums(Attack):
                 f"Masked sums: {len(sums)} attempts were complete, and decode to sums over {fewest} devices or more."
             ]
             if transcript.levels:
-                above = [s for s in sums if {*s.among} <= {*transcript.plan.sites}]
-                notes[0] += f" {len(above)} are of the fleet, the others are what sites' coordinators see."
+                arrays["of_site_sum"] = ~np.array(of_fleet)
+                notes[0] += f" {sum(of_fleet)} are of the fleet, the others are what sites' coordinators see."
             if not alone:
                 notes[0] += " No answer of a single device is among them."
         for single in alone:

@@ -73,6 +73,11 @@ def _masked(summary: DocumentView) -> str:
     decoded = (
         f"{summary['sums']:,} sums of the gates' noisy answers over the devices are decoded, as the coordinator does"
     )
+    if of_sites := summary["sums_at_site"]:
+        decoded = (
+            f"{summary['sums']:,} sums of the gates' noisy answers are decoded, {summary['sums'] - of_sites:,} over "
+            f"the whole fleet, as its coordinator does, and {of_sites:,} over a site's devices, as that site's own does"
+        )
     if alone := summary["alone"]:
         return (
             f"{decoded}. A noisy answer by itself is found of {', '.join(alone)}: the others sent the same under "

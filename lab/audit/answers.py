@@ -9,7 +9,7 @@ same noise about either, independent of the others: they tell nothing, and are d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import sqrt
 from typing import Any, Protocol
 
@@ -94,6 +94,11 @@ class Answer:
         if self.lattice is None:
             return np.flatnonzero(one != other)
         return np.flatnonzero(np.rint(one / self.lattice.g) != np.rint(other / self.lattice.g))
+
+    def of_shares(self, h: int) -> Answer:
+        """The same of a masked run, as who sees a sum of h shares sees it."""
+        assert self.lattice is not None
+        return replace(self, scale=self.lattice.scale * sqrt(h), shares=h)
 
     @property
     def distance(self) -> float:

@@ -73,13 +73,14 @@ def audited(
     confidence: float = SURE,
     also: float = USUAL,
     node: str | None = None,
+    at_site: bool = False,
     base: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> AuditResult:
     """The games of one node's gate. Raises InputError, one line.
 
     games: about either data set, counted; as many choose the attack. also: a second confidence, of which nothing
-    follows. node: [the first]. base: where paths begin.
+    follows. node: [the first]. at_site: of two levels, what its site's coordinator sees. base: where paths begin.
     """
     begun = time.perf_counter()
     scenario = scenario_from(dict(raw), file, *(() if base is None else (base,)))
@@ -88,9 +89,13 @@ def audited(
     if name not in plan.nodes:
         raise InputError(f"--node: found {name}, expected one of {plan.nodes[0]}..{plan.nodes[-1]}")
     t = terms_of(plan, name, file)
+    if at_site:
+        t = _at_site(t, file)
     claim = Claim(t.epsilon, t.delta, t.mechanism == "gaussian")
     say(f"{plan.name}: looking for the pair of data sets that differs most")
     worst, aside, typical = pairs(plan, name, setup)
+    if at_site:
+        worst, typical = seen_by(worst, t), typical and seen_by(typical, t)
     width = max(1, worst.answers[0].apart.size)
     N = games or int(max(FEWEST, min(GAMES, DRAWS / (width * t.answers))))
     confidences = tuple(dict.fromkeys((confidence, also)))
@@ -128,6 +133,22 @@ def terms_of(plan: RunPlan, node: str, file: str) -> Terms:
             "whose noise stands on messages, expected guarded (what its messages tell: hushgrid attack RUN_DIR)"
         )
     return t
+
+
+def _at_site(t: Terms, file: str) -> Terms:
+    """The same against the own site's coordinator, who sees the sum of its site: h_s shares. Raises InputError without
+    sites.
+    """
+    if t.masked is None or not t.masked.site:
+        raise InputError(f"{file}: privacy.masked.sites: found none, expected sites (--at-site)")
+    return t.relying_on(t.masked.site)
+
+
+def seen_by(canary: Canary, t: Terms) -> Canary:
+    """The same pair in sums of so many honest shares as these terms count."""
+    assert t.masked is not None
+    each = {id(a): a.of_shares(t.masked.honest) for a in canary.answers}  # type: ignore[attr-defined]
+    return canary._replace(answers=[each[id(a)] for a in canary.answers])
 
 
 def pairs(plan: RunPlan, node: str, setup: Any) -> tuple[Canary, list[Answer], Canary | None]:

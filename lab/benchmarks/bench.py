@@ -48,7 +48,7 @@ def main(name: str | None, as_json: bool = False) -> int:
         timing,
         walk,
     )
-    from hushgrid.lab.benchmarks.scale import coordinator, wide
+    from hushgrid.lab.benchmarks.scale import coordinator, size, wide
 
     benchmarks: dict[str, Callable[[], Table]] = {
         "step": step,
@@ -58,6 +58,7 @@ def main(name: str | None, as_json: bool = False) -> int:
         "ring": ring.ring,
         "coordinator": coordinator.coordinators,
         "wide": wide.wide,
+        "size": size.size,
         "case118": fleet.case118,
         "nodes": fleet.nodes,
         "daemon": daemon.daemons,

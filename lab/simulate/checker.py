@@ -6,9 +6,10 @@ A history is a file of JSON lines, in order of time. The promises:
 
  - heard: a mark that leaves is in the ledger, and on the disk; what was heard of a ledger is at most what it has spent.
  - paid: an answer that was drawn is in the ledger before the process that starts again sends anything; no two answers
-   of a run have one number.
+   of a run have one number, unless a start has paid for one that never left, and the data are others since.
  - once: two messages of one number in one run say the same.
- - resumed: a device that joins a run again stands there where its own messages say, unless its card was replaced.
+ - resumed: a device that joins a run again stands there where its own messages say, unless its card was replaced, or it
+   has joined another run since and had spent nothing in this one: then it may have forgotten that it was in it.
  - marks: a ledger's mark never falls; one that was put back, or another in its place, spends nothing before its owner
    accepts, as long as somebody remembers, and refuses at once if its mark file does; and no other ledger refuses,
    unless somebody has lied.
@@ -127,6 +128,9 @@ class _Device:
         self.clock: tuple[str, float] | None = None
         self.mark: list[Any] | None = None  #: what its mark file said then: [ledger, number]
         self.answers: dict[tuple[str, str], int] = {}  #: number of the last answer, by ledger and run
+        self.opening = False  #: its process has opened its ledger, and neither drawn nor sent anything
+        #: data version of each answer for which a start has paid, by ledger, run and number
+        self.noted: dict[tuple[str, str, int], int] = {}
         self.stands: dict[str, int] = {}  #: number of the last iterate that it has sent, by run
         self.files: dict[tuple[str, int], tuple[int, float]] = {}  #: data version of each file, and when it was read
         self.ended: set[str] = set()  #: runs that are done
@@ -169,6 +173,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
     for number, event in enumerate(events):
         kind, who = event["e"], event["who"]
         device = devices[who]
+        device.opening = kind == "ledger" or (device.opening and kind not in ("drawn", "send"))
 
         def wrong(promise: str, text: str) -> None:
             findings.append(Finding(promise, number, who, text))  # noqa: B023
@@ -305,11 +310,8 @@ def _sent(device: _Device, event: Event, wrong: Wrong) -> None:
         device.received[ledger] = max(device.received[ledger], no)
     if len(device.drawn) > device.paid and not device.foreign:
         wrong("paid", f"{len(device.drawn)} answers were drawn, {device.paid} are paid, and {event['body']} leaves")
-    if event["body"] == "Join" and event["run"] != device.run:  # the noise of a seed is the same in each run
-        device.run, device.drawn, device.paid = event["run"], set(), 0
-    if event["body"] == "Join" and 0 <= event.get("stands", -1) < device.stands.get(event["run"], 0):
-        sent = device.stands[event["run"]]
-        wrong("resumed", f"it joins run {event['run']} at message {event['stands']}, and has sent message {sent}")
+    if event["body"] == "Join":
+        _joins(device, event, wrong)
     if event.get("iterate") and event["seq"]:
         seq = event["seq"] if event["body"] != "Token" else 1  # a step that is superseded is undone
         device.stands[event["run"]] = max(seq, device.stands.get(event["run"], 0))
@@ -318,11 +320,27 @@ def _sent(device: _Device, event: Event, wrong: Wrong) -> None:
             wrong("once", f"message {event['seq']} of run {event['run']} has two contents")
 
 
+def _joins(device: _Device, event: Event, wrong: Wrong) -> None:
+    run = event["run"]
+    if run != device.run:
+        device.run, device.drawn, device.paid = run, set(), 0  # the noise of a seed is the same in each run
+        if not any(paid == run for _, paid in device.answers):
+            device.stands.pop(run, None)
+    sent = device.stands.get(run, 0)
+    if 0 <= event.get("stands", -1) < sent:
+        wrong("resumed", f"it joins run {run} at message {event['stands']}, and has sent message {sent}")
+
+
 def _spends(device: _Device, event: Event, wrong: Wrong) -> None:
     """An answer is spent: whether its window holds it."""
     now, ran = event["t"], event["ran"]
     run, answer = (event.get("id", ""), event.get("run", "")), event.get("answer", 0)
-    if answer and answer <= device.answers.get(run, 0):
+    version, keeps = event.get("version", 0), device.limits[-1][1].get("retention") if device.limits else None
+    earlier = device.noted.pop((*run, answer), None)
+    anew = earlier is not None and (earlier != version or keeps is not None)
+    if device.opening:
+        device.noted[*run, answer] = version
+    if answer and answer <= device.answers.get(run, 0) and not anew:
         wrong("paid", f"answer {answer} of run {run[1]} is counted after answer {device.answers[run]}")
     device.answers[run] = max(answer, device.answers.get(run, 0))
     one = event.get("id", ""), event["no"], event.get("kind", "laplace"), event["value"]

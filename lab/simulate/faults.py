@@ -78,7 +78,7 @@ def one_by_one(chance: np.random.Generator, kind: str, nodes: Sequence[str], bea
     most = CALLS[how]
     calls = 1 + (int(chance.integers(most)) + np.arange(len(beats))) % most
     return [
-        Fault(beat + 0.005, kind, who, seconds=5.0, call=int(call), how=how)
+        Fault(beat - 0.005, kind, who, seconds=5.0, call=int(call), how=how)  # the first calls of an interval too
         for beat, call in zip(beats, calls, strict=True)
     ]
 

@@ -38,6 +38,7 @@ class Fleet(NamedTuple):
     data: dict[str, dict[str, bytes]]
     terms: dict[str, Terms]
     every: float = HOUR_S  #: s between two intervals
+    rounds: int = 1  #: of a run
 
     @property
     def files(self) -> dict[str, dict[str, bytes]]:
@@ -74,7 +75,7 @@ def fleet(raw: Document, file: str, base: Path, *, keys: Document | None = None)
     }
     public_part, more = _public(raw, setup, base)
     data[COORDINATOR] = {"scenario.yaml": written(public_part)} | more
-    return Fleet(scenario.name, setup.plan.nodes, configs, data, terms, every)
+    return Fleet(scenario.name, setup.plan.nodes, configs, data, terms, every, setup.plan.running.rounds)
 
 
 def _refuse(scenario: Scenario, file: str) -> None:

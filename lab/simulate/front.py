@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -13,11 +14,12 @@ from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.checker import Finding
 from hushgrid.lab.simulate.fleet import Fleet, fleet
 from hushgrid.lab.simulate.patterns import SCENARIOS
-from hushgrid.lab.simulate.search import INTERVALS, Broken, Report, life_of, live, quiet, search
+from hushgrid.lab.simulate.search import INTERVALS, Broken, Report, expected_of, life_of, live, search
 from hushgrid.node.schema.yaml_file import read_yaml
 from hushgrid.scenarios import find
 
 HOURS = 24  #: intervals of a day
+TURN = 2000  #: faults of a fleet before it is another's turn
 BASE = "base"  #: of a scenario in a file of ours: the folder that its relative paths begin in
 
 
@@ -33,7 +35,8 @@ def simulate(
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Report]:
     """Lives of each scenario's fleet, until so many faults have happened in all of them together; a fleet's end with
-    its first broken promise. Without a scenario: the small fleets of `patterns.py`.
+    its first broken promise. Without a scenario: the small fleets of `patterns.py`. An interrupt ends them all, and
+    they say what they have tried.
 
     Raises InputError if a scenario is none for devices, or a number is no count.
     """
@@ -45,18 +48,44 @@ def simulate(
     intervals = INTERVALS if days is None else days * HOURS
     if history is not None:
         life = life_of(raws[0], fleets[0], seed, intervals)
-        simulation, _ = live(fleets[0], life, quiet(fleets[0], seed, life.manner))
+        simulation, _ = live(fleets[0], life, expected_of(fleets[0], life))
         write_history(history, simulation.world.history)
         say(f"{history}: the history of seed {seed}, {len(simulation.world.history)} events")
-    reports = []
-    for raw, each in zip(raws, fleets, strict=True):
-        report = search(raw, each, -(-faults // len(raws)), seed, intervals=intervals, jobs=jobs)
-        _say(report, each.name, out, say)
-        reports.append(report)
+    reports = [Report() for _ in raws]
+    with suppress(KeyboardInterrupt):
+        _in_turns(raws, fleets, reports, -(-faults // len(raws)), seed, intervals, jobs, say)
+    for each, report in zip(fleets, reports, strict=True):
+        if report.lives:
+            _say(report, each.name, out, say)
     if len(reports) > 1:
-        lives, many = sum(r.lives for r in reports), sum(r.faults for r in reports)
-        say(f"{len(reports)} fleets: {lives} lives, {many} faults in {sum(r.seconds for r in reports):.0f} s")
+        say(f"{len(reports)} fleets: {_sums(reports)}")
     return reports
+
+
+def _in_turns(
+    raws: Sequence[Document],
+    fleets: Sequence[Fleet],
+    reports: Sequence[Report],
+    faults: int,
+    seed: int,
+    intervals: int,
+    jobs: int | None,
+    say: Callable[[str], None],
+) -> None:
+    """Each fleet has its turn until each has had so many faults: if somebody ends it, none has had few."""
+    for turn in range(-(-faults // TURN)):
+        for raw, each, report in zip(raws, fleets, reports, strict=True):
+            share = min(faults, (turn + 1) * TURN)
+            if report.faults < share and not report.broken:
+                search(raw, each, share, seed, intervals=intervals, jobs=jobs, before=report)
+                if share < faults and not report.broken:
+                    say(f"{each.name} so far: {_sums([report])}")
+
+
+def _sums(reports: Sequence[Report]) -> str:
+    lives, intervals = sum(r.lives for r in reports), sum(r.intervals for r in reports)
+    faults = sum(r.faults for r in reports)
+    return f"{lives} lives, {intervals} intervals, {faults} faults in {sum(r.seconds for r in reports):.0f} s"
 
 
 def _raw(path: Path) -> Document:
@@ -90,7 +119,7 @@ def replay(path: Path, history: Path | None = None) -> list[Finding]:
     except msgspec.MsgspecError as error:
         raise InputError(f"{path}: found other content ({error}), expected a file of hushgrid simulate") from None
     made = _made(life.scenario, str(path))
-    simulation, findings = live(made, life, quiet(made, life.seed, life.manner))
+    simulation, findings = live(made, life, expected_of(made, life))
     if history is not None:
         write_history(history, simulation.world.history)
     return findings

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -30,8 +32,10 @@ INTERVALS = 15  #: of a life
 #: Shares of lives: in a storm everything goes wrong; in the others little does, so that much is promised of them.
 LIVES = {"storm": 0.5, "kill": 0.16, "cut": 0.1, "card": 0.14, "gentle": 0.1}
 GOLDEN = 0.5 * (5**0.5 - 1)  #: the multiples of this, modulo 1, spread evenly: so do kinds over seeds that follow
+INTERVAL_S = 60.0  #: of a processor that one may take: a small fleet's takes a tenth of a second
 FAULTS = 100  #: drawn for a life; messages that are lost, late, doubled or overtaken come on top
 PATIENCE = 60  #: lives that a finding is shrunk by
+CYCLE = 4  #: events of a trace that repeat together, at the most
 #: Kinds of events that explain a finding.
 TOLD = (
     "fault", "kill", "cut", "card", "start", "exit", "error", "ledger", "accepted", "spent", "begins", "ends",
@@ -83,14 +87,20 @@ def quiet(fleet: Fleet, seed: int, manner: Manner = USUAL) -> dict[tuple[str, st
     few = any(t.masked and t.masked.contributors < len(fleet.nodes) for t in fleet.terms.values())
     if few or not manner.same:  # a round of few contributors is asked again of others, if one of them is silent
         return {}
-    with place() as folder:
-        simulation = Simulation(dressed(fleet, manner), seed, folder, fed=manner.fed)
-        simulation.run(2)
+    simulation, findings = live(fleet, Life({}, seed, 2, [], manner), {})
     runs = list(simulation.outcomes().values())
     if len(runs) != 2:
-        wrong = next(map(str, check(simulation.world.history)), f"{len(runs)} outcomes")
+        wrong = next(map(str, findings), f"{len(runs)} outcomes")
         raise InputError(f"scenario: found {wrong} in two intervals without a fault, expected two answers")
     return {key: digest for key, digest in runs[0].items() if runs[1].get(key) == digest}
+
+
+def expected_of(fleet: Fleet, life: Life) -> dict[tuple[str, str], str]:
+    """As `quiet`; nothing if that has failed: then the life is broken too, and says why."""
+    try:
+        return quiet(fleet, life.seed, life.manner)
+    except InputError:
+        return {}
 
 
 def live(fleet: Fleet, life: Life, expected: dict[tuple[str, str], str]) -> tuple[Simulation, list[Finding]]:
@@ -98,8 +108,9 @@ def live(fleet: Fleet, life: Life, expected: dict[tuple[str, str], str]) -> tupl
     with place() as folder:
         simulation = Simulation(dressed(fleet, life.manner), life.seed, folder, life.faults, expected, life.manner.fed)
         try:
-            simulation.run(life.intervals)
-        except RuntimeError as error:
+            with bounded(life.intervals * INTERVAL_S):
+                simulation.run(life.intervals)
+        except (RuntimeError, Endless) as error:
             simulation.world.note("defect", "", trace=str(error))
     return simulation, check(simulation.world.history)
 
@@ -132,7 +143,7 @@ def kind_of(seed: int) -> str:
 
 def shrunk(fleet: Fleet, life: Life, promise: str, moment: float, patience: int = PATIENCE) -> Life:
     """A life with as few faults as possible that breaks the same promise. `at`: when it was broken, s."""
-    expected = quiet(fleet, life.seed, life.manner)
+    expected = expected_of(fleet, life)
 
     def lived(faults: Sequence[Fault], intervals: int) -> Life:
         return msgspec.structs.replace(life, faults=list(faults), intervals=intervals)
@@ -181,7 +192,8 @@ def fewest(faults: list[Fault], breaks: Callable[[list[Fault]], bool], patience:
 
 def trace(history: list[Document], finding: Finding) -> list[Document]:
     """What led to a finding: what has happened since the first fault to whom it is about, and to whom a fault was meant
-    for; then the event that broke the promise. Of events of one kind that follow each other, the last stands for all.
+    for; then the event that broke the promise. Of events of one kind that follow each other, the last stands for all;
+    so do the last start, error and exit of a process that starts again and again.
     """
     before = history[: finding.number]
     first = next((number for number, e in enumerate(before) if e["e"] == "fault"), 0)
@@ -190,44 +202,71 @@ def trace(history: list[Document], finding: Finding) -> list[Document]:
     for event in before[first:]:
         if event["e"] not in TOLD or event["who"] not in who:
             continue
-        if events and (events[-1]["e"], events[-1]["who"]) == (event["e"], event["who"]):
-            event = event | {"times": events.pop().get("times", 1) + 1}
         events.append(event)
+        _fold(events)
     return [*events, history[finding.number]]
+
+
+def _fold(events: list[Document]) -> None:
+    """Of the last few events, if those before them are of the same kinds, those before go, and are counted."""
+    kinds = [(event["e"], event["who"]) for event in events[-2 * CYCLE :]]
+    for size in range(1, CYCLE + 1):
+        if len(kinds) >= 2 * size and kinds[-size:] == kinds[-2 * size : -size]:
+            times = events[-2 * size].get("times", 1) + 1
+            del events[-2 * size : -size]
+            events[-size] = events[-size] | {"times": times}
+            return
 
 
 def explained(fleet: Fleet, life: Life, finding: Finding, moment: float) -> Broken:
     """The finding in its shortest life. `at`: when its promise was broken, s."""
     short = shrunk(fleet, life, finding.promise, moment)
-    simulation, findings = live(fleet, short, quiet(fleet, short.seed, short.manner))
+    simulation, findings = live(fleet, short, expected_of(fleet, short))
     first = next((one for one in findings if one.promise == finding.promise), finding)
     return Broken(first.promise, str(first), short, trace(simulation.world.history, first))
 
 
 def search(
-    scenario: Document, fleet: Fleet, faults: int, seed: int, *, intervals: int = INTERVALS, jobs: int | None = None
+    scenario: Document,
+    fleet: Fleet,
+    faults: int,
+    seed: int,
+    *,
+    intervals: int = INTERVALS,
+    jobs: int | None = None,
+    before: Report | None = None,
 ) -> Report:
-    """Lives until so many faults have happened; it ends with the first promise that was broken."""
-    began, report, jobs = time.perf_counter(), Report(), jobs or os.cpu_count() or 1
-    _add(report, _lived(Life(scenario, seed, 2, []), fleet, quiet(fleet, seed)))
-    if report.broken:  # nothing has to go wrong for that
-        report.seconds = time.perf_counter() - began
-        return report
+    """Lives until so many faults have happened; it ends with the first promise that was broken.
+
+    before: what was tried so far, with the seeds from this one on: it goes on from there.
+    """
+    began, report = time.perf_counter(), before or Report()
+    try:
+        _search(report, scenario, fleet, faults, seed, intervals, jobs or os.cpu_count() or 1)
+    finally:
+        report.seconds += time.perf_counter() - began
+    return report
+
+
+def _search(
+    report: Report, scenario: Document, fleet: Fleet, faults: int, seed: int, intervals: int, jobs: int
+) -> None:
+    """What is tried is added to the report."""
+    if not report.lives:  # nothing has to go wrong
+        _add(report, _lived(first := Life(scenario, seed, 2, []), fleet, expected_of(fleet, first)))
     if jobs == 1:
         while report.faults < faults and not report.broken:
             _add(report, _tried(scenario, fleet, seed + report.lives - 1, intervals))
-    else:
-        with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
-            next_seed, under_way = seed, set[Future[_Tried]]()
-            while (report.faults < faults and not report.broken) or under_way:
-                while len(under_way) < jobs and report.faults < faults and not report.broken:
-                    under_way.add(pool.submit(_tried, scenario, fleet, next_seed, intervals))
-                    next_seed += 1
-                done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-                for future in done:
-                    _add(report, future.result())
-    report.seconds = time.perf_counter() - began
-    return report
+        return
+    with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
+        next_seed, under_way = seed + report.lives - 1, set[Future[_Tried]]()
+        while (report.faults < faults and not report.broken) or under_way:
+            while len(under_way) < jobs and report.faults < faults and not report.broken:
+                under_way.add(pool.submit(_tried, scenario, fleet, next_seed, intervals))
+                next_seed += 1
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                _add(report, future.result())
 
 
 class _Tried(Struct):
@@ -241,7 +280,7 @@ class _Tried(Struct):
 
 def _tried(scenario: Document, fleet: Fleet, seed: int, intervals: int) -> _Tried:
     life = life_of(scenario, fleet, seed, intervals)
-    return _lived(life, fleet, quiet(fleet, seed, life.manner))
+    return _lived(life, fleet, expected_of(fleet, life))
 
 
 def _lived(life: Life, fleet: Fleet, expected: dict[tuple[str, str], str]) -> _Tried:
@@ -260,6 +299,29 @@ def _add(report: Report, tried: _Tried) -> None:
     report.counts = dict(sorted((Counter(report.counts) + Counter(tried.counts)).items()))
     if tried.broken is not None:
         report.broken.append(tried.broken)
+
+
+class Endless(BaseException):
+    """A process computes without end."""
+
+
+@contextmanager
+def bounded(seconds: float) -> Iterator[None]:
+    """While it is entered, so many seconds of the processor. Raises Endless. Only a main thread is interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ends(number: int, frame: object) -> None:
+        raise Endless(f"{seconds:g} s of a processor: a loop without end")
+
+    before = signal.signal(signal.SIGVTALRM, ends)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @contextmanager

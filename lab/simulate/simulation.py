@@ -29,6 +29,7 @@ from hushgrid.node.wire import COORDINATOR
 QUIET = 3  #: intervals without faults at the end
 NOTICED_S = (30.0, 3000.0)  #: after which an owner looks at what a device says
 ACCEPT = "ledger accept"  #: what the last line of a device asks its owner for
+STEPS, ROUND_STEPS = 10_000, 1000  #: the most of a machine in an interval, and for each round: thirty times the usual
 KEPT = 5000  #: messages that a replay chooses from
 
 
@@ -78,7 +79,8 @@ class Simulation:
                     chance = world.chance(f"feed {name} {k}")
                     world.schedule((k + float(chance.uniform(0.1, 0.9))) * every, partial(self.faults.feed, name))
             world.schedule(max(intervals - QUIET, 0) * every, self.faults.still)
-            world.run(intervals * every)
+            for k in range(intervals):
+                world.run((k + 1) * every, len(self.machines) * (STEPS + ROUND_STEPS * self.fleet.rounds))
             self._judge()
             for machine in self.machines.values():
                 machine.powered = False

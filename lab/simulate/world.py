@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from heapq import heappop, heappush
+from math import inf
 
 import numpy as np
 from greenlet import getcurrent, greenlet
@@ -51,9 +52,12 @@ class World:
         """Something for the history."""
         self.history.append({"t": round(self.now, 6), "e": event, "who": who} | more)
 
-    def run(self, until: float) -> None:
-        """Whatever is due before then happens."""
+    def run(self, until: float, most: float = inf) -> None:
+        """Whatever is due before then happens. Raises RuntimeError if that is more, or time stands still."""
+        last = self.steps + most
         while self._due and self._due[0][0] <= until:
+            if self.steps >= last:
+                raise RuntimeError(f"more than {most:,} steps before {self.now:g} s: messages without end")
             before, (self.now, _, act) = self.now, heappop(self._due)
             self.steps += 1
             self._still = self._still + 1 if self.now == before else 0

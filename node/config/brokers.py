@@ -69,7 +69,7 @@ def check_brokers(fleet: str, owned: bool, source: Source | None, sink: Sink | N
         if section is None:
             continue
         check_clear(f"{path}: {key}.", section.broker, owned)
-        if _same(fleet, section.broker):
+        if same_broker(fleet, section.broker):
             raise InputError(
                 f"{path}: {key}.broker: found {section.broker}, the fleet's own, expected a broker of the site"
             )
@@ -98,7 +98,7 @@ def _machine(host: str) -> str:
     return "localhost" if address.is_loopback else str(address)
 
 
-def _same(one: str, other: str) -> bool:
+def same_broker(one: str, other: str) -> bool:
     """Whether both are one broker's: a URL of each is. On another machine each port counts as the same: a broker has
     several.
 

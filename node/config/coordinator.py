@@ -9,7 +9,7 @@ import msgspec
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Count, Keepalive, Name, Seconds
-from hushgrid.node.config.brokers import check_clear, with_servers
+from hushgrid.node.config.brokers import check_clear, same_broker, with_servers
 from hushgrid.node.config.files import near_tls, unwrapped
 from hushgrid.node.config.trust import near_trust
 from hushgrid.node.schema.durations import Duration, seconds
@@ -106,7 +106,7 @@ class Above(Section, frozen=True, kw_only=True):
 
     site: Name  #: its name there, as in its certificate: s1, s2, ... by the scenario's `privacy.masked.sites`
     fleet: Name  #: that fleet's name
-    broker: str  #: that fleet's broker: mqtt://host:port or mqtts://host:port
+    broker: str  #: that fleet's broker, as below
     tls: Tls  #: with `cert` and `key`, by which the other sites know it
     broker_in_clear: bool = False  #: as below, of this broker
     keepalive: Keepalive = 60  #: as below, of this broker
@@ -126,7 +126,7 @@ class SiteConfig(Section, frozen=True, kw_only=True):
     """`hushgrid coordinator CONFIG` of a site: which run its devices take part in is said above."""
 
     fleet: Name  #: of the site's devices
-    broker: str  #: mqtt://host:port or mqtts://host:port, of the site
+    broker: str  #: of the site: mqtt://host:port or mqtts://host:port; a list of a cluster's servers is tried in turn
     tls: Tls | None = None  #: required of mqtts
     #: its owner knows that the broker is reached without encryption over a network (mqtt:// to another machine)
     broker_in_clear: bool = False
@@ -134,6 +134,14 @@ class SiteConfig(Section, frozen=True, kw_only=True):
     silent_s: Seconds = 10.0  #: a device that says nothing for so long is done without, if the plan allows for it
     state: str  #: a directory of its own: two ledgers
     above: Above  #: the fleet of sites
+
+    @property
+    def budget(self) -> None:
+        """It has none: what it hands on is post-processing."""
+
+    @property
+    def trust(self) -> None:
+        """What a site says is not sealed."""
 
 
 def is_site(path: Path) -> bool:
@@ -145,10 +153,18 @@ def is_site(path: Path) -> bool:
 
 def load_site(path: Path) -> SiteConfig:
     """A site's configuration; its relative paths are relative to the file."""
-    config = convert(unwrapped(read_yaml(path), "coordinator", path), SiteConfig, str(path))
+    raw = with_servers(unwrapped(read_yaml(path), "coordinator", path))
+    if isinstance(above := raw.get("above"), dict):
+        raw |= {"above": with_servers(above)}
+    config = convert(raw, SiteConfig, str(path))
     above = config.above
     check_clear(f"{path}: ", config.broker, config.broker_in_clear)
     check_clear(f"{path}: above.", above.broker, above.broker_in_clear)
+    if same_broker(config.broker, above.broker):
+        raise InputError(
+            f"{path}: above.broker: found {above.broker}, the site's own, expected another: the fleet's would see the "
+            "site's sums"
+        )
     if not (above.tls.cert and above.tls.key):
         raise InputError(f"{path}: above.tls: found no certificate of the site, expected cert and key")
 

@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import hmac
 import struct
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 
 import msgspec
@@ -64,32 +66,80 @@ def pair_key(private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> b
     secret = private.exchange(X25519PublicKey.from_public_bytes(peer.key))
     first, second = sorted((side, peer))
     ends = (first.fingerprint.encode(), second.fingerprint.encode(), first.key, second.key)
-    return _hkdf(secret, framed(WORDS, run, *ends))
+    return _expand(extract(secret), framed(WORDS, run, *ends))
 
 
-def _hkdf(secret: bytes, info: bytes) -> bytes:
-    """HKDF-SHA256 (RFC 5869), (32,), without a salt: for so few bytes it is two HMACs."""
-    return hmac.digest(hmac.digest(bytes(32), secret, "sha256"), info + b"\x01", "sha256")
+def extract(secret: bytes) -> bytes:
+    """The first half of HKDF-SHA256 (RFC 5869), (32,), without a salt: the same for all that a secret is used for."""
+    return hmac.digest(bytes(32), secret, "sha256")
+
+
+def _expand(extracted: bytes, info: bytes) -> bytes:
+    """The second half, (32,): for so few bytes it is one HMAC."""
+    return hmac.digest(extracted, info + b"\x01", "sha256")
 
 
 def question(round: int, attempt: int, among: Sequence[str], x: Vector) -> bytes:
     """What a pad is named by: the round, the attempt, and the digests of set and point as all members were told them.
     x: (d,).
     """
-    members = sha256(framed(*(node.encode() for node in sorted({*among})))).digest()
     point = sha256(np.ascontiguousarray(x, dtype="<f8").tobytes()).digest()
-    return framed(b"pad", struct.pack("<QI", round, attempt), members, point)
+    return framed(b"pad", struct.pack("<QI", round, attempt), _digest_of(tuple(among)), point)
 
 
-def stream(key: bytes, info: bytes, size: int) -> Pad:
+@lru_cache(maxsize=8)  # a set is asked again and again
+def _digest_of(among: tuple[str, ...]) -> bytes:
+    return sha256(b"".join(_parts(among)[1])).digest()
+
+
+@lru_cache(maxsize=8)
+def _parts(among: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
+    """The names of a set, sorted, and each as it is framed."""
+    names = tuple(sorted({*among}))
+    return names, tuple(framed(name.encode()) for name in names)
+
+
+def stream(extracted: bytes, info: bytes, size: int) -> Pad:
     """m_ij (size,) of a question: ChaCha20 (RFC 8439) from block 0 on under HKDF-SHA256(k_ij, question),
-    little-endian words.
+    little-endian words. `extracted`: of k_ij.
 
     A key serves once, so the nonce is 0.
     """
-    once = _hkdf(key, info)
+    once = _expand(extracted, info)
     blocks = Cipher(ChaCha20(once, bytes(16)), None).encryptor().update(bytes(8 * size))
     return np.frombuffer(blocks, dtype="<u8").astype(np.uint64, copy=False)
+
+
+class Pairs:
+    """What a device and one other have in common, as each of them computes it."""
+
+    def key(self, private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> bytes:
+        """Extracted of k_ij. Raises ValueError as `pair_key` does."""
+        return extract(pair_key(private, run, side, peer))
+
+    def stream(self, extracted: bytes, info: bytes, size: int) -> Pad:
+        """As `stream`."""
+        return stream(extracted, info, size)
+
+
+class SharedPairs(Pairs):
+    """Of all devices of one process: what the first end of a pair has computed waits for the second one."""
+
+    def __init__(self) -> None:
+        self._keys: dict[tuple[bytes, Side, Side], bytes] = {}
+        self._streams: dict[tuple[bytes, bytes, int], Pad] = {}
+
+    def key(self, private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> bytes:
+        ends = (run, side, peer) if side.key < peer.key else (run, peer, side)
+        if (key := self._keys.pop(ends, None)) is None:
+            key = self._keys[ends] = super().key(private, run, side, peer)
+        return key
+
+    def stream(self, extracted: bytes, info: bytes, size: int) -> Pad:
+        name = (extracted, info, size)
+        if (pad := self._streams.pop(name, None)) is None:
+            pad = self._streams[name] = super().stream(extracted, info, size)
+        return pad
 
 
 class _Own(Struct, array_like=True, frozen=True):
@@ -108,15 +158,27 @@ class RunMasks:
     Raises Refused if the run can be gone on with by its ledger, but not by its key, which is erased.
     """
 
+    _pairs: Pairs = Pairs()
+
     def __init__(
-        self, node: str, run: bytes, ledger: Ledger, identity: Identity, trust: Trust, exposed: float = 0.0
+        self,
+        node: str,
+        run: bytes,
+        ledger: Ledger,
+        identity: Identity,
+        trust: Trust,
+        exposed: float = 0.0,
+        pairs: Pairs | None = None,
     ) -> None:
-        """`exposed`: what its graphs of masks add to delta, booked with its key."""
+        """`exposed`: what its graphs of masks add to delta, booked with its key. `pairs`: of all devices of a process,
+        if they share them.
+        """
         if ledger.runs.lacks_key(run):
             raise Refused(f"{node}: its key of run {run.hex()[:8]} is erased, expected a new run")
         self.node, self.run = node, run
         self._ledger, self._identity, self._trust, self._exposed = ledger, identity, trust, exposed
-        self._keys: dict[str, bytes] = {}  #: k_ij, by the peer's name
+        self._pairs = pairs or self._pairs
+        self._keys: dict[str, bytes] = {}  #: extracted of k_ij, by the peer's name
 
     def introduction(self) -> Introduction:
         """What this device shows to the others: made at the first call, and in the ledger before it is returned.
@@ -143,7 +205,7 @@ class RunMasks:
                 continue
             self._trust.verify(self.run, node, introduction)
             try:
-                keys[node] = pair_key(private, self.run, us, _side(introduction))
+                keys[node] = self._pairs.key(private, self.run, us, _side(introduction))
             except ValueError:
                 raise Refused(f"the introduction of {node}: found a key that is none of X25519's") from None
             if introduction.mark:
@@ -156,9 +218,11 @@ class RunMasks:
         """k others of a set, sorted: by this run's private key, so that a restart picks the same ones of the same set,
         and nobody can foresee them.
         """
-        others = sorted({*among} - {self.node})
-        info = framed(PICKS, self.run, *(node.encode() for node in others))
-        return chosen(map(int, stream(self._own().private, info, k + SPARE)), others, k)
+        names, parts = _parts(tuple(among))
+        place = bisect_left(names, self.node)
+        after = place + (names[place : place + 1] == (self.node,))
+        others, info = names[:place] + names[after:], framed(PICKS, self.run) + b"".join(parts[:place] + parts[after:])
+        return chosen(map(int, stream(extract(self._own().private), info, k + SPARE)), others, k)
 
     def pad(
         self,
@@ -182,13 +246,14 @@ class RunMasks:
             )
         if not (0 <= round < ROUNDS and 0 <= attempt < ATTEMPTS and 0 < size <= SIZE):
             raise Refused(f"{self.node}: found no mask for {size} entries of round {round}, attempt {attempt}")
-        total, info, ours = np.zeros(size, dtype=np.uint64), question(round, attempt, among, x), digest(peers)
+        total, info = np.zeros(size, dtype=np.uint64), question(round, attempt, among, x)
+        ours = b"" if neighbours is None else digest(peers)
         for peer in peers:
             named = info
             if neighbours is not None:
                 ends = (ours, neighbours[peer]) if self.node < peer else (neighbours[peer], ours)
                 named = framed(b"edge", info, *ends)
-            mask = stream(self._keys[peer], named, size)
+            mask = self._pairs.stream(self._keys[peer], named, size)
             if self.node < peer:
                 total += mask
             else:

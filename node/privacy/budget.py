@@ -195,7 +195,7 @@ class BudgetCheck:
         """Whether the owner lets devices mask with few others, which may add `exposed` to delta."""
         if allowed is None:
             raise self._refused("masks with few neighbours, its owner allows none (allow.masked.exposed)", "masked")
-        if self.ledger.spends.shares(self.adjacency)[1]:
+        if self.ledger.spends.kinds(self.adjacency).get("gap"):  # whatever it cost
             reason = "masks with few neighbours, its ledger was lost once: what they have added to delta is not known"
             raise self._refused(reason, "masked")
         runs = self.ledger.runs

@@ -66,7 +66,10 @@ def event_of(kind: str, value: float) -> Event:
     return Gaussian(value) if kind == "gaussian" else NonPrivate()
 
 
-SITE = 32  #: bits: an older program takes what lies beyond for honest ones, and counts too much, never too little
+#: Bits from which on a second number stands in one field, of a row and of a sum: an older program, which knows the
+#: first alone, takes both for it. So it counts too much, never too little, and keeps the second. The first stays below:
+#: h is at most NODES, and a life's sum of h mu^2 far below 2^256, for an epsilon is at most 1e9.
+SITE, OF_SITE = 32, 512
 
 
 def counted_of(honest: int, site: int = 0) -> int:
@@ -244,15 +247,15 @@ class Counted:
     def packed(self) -> bytes:
         """For the ledger. The sums are integers of any size."""
         *counts, epsilon, epsilon2, mu2 = astuple(self.totals)
-        numbers = [epsilon, epsilon2, mu2, self.shares, *([self.at_site] if self.at_site else [])]
+        numbers = [epsilon, epsilon2, mu2, self.shares | self.at_site << OF_SITE]
         sums = [n.to_bytes((n.bit_length() + 7) // 8, "little") for n in numbers]
         return msgspec.msgpack.encode([self.kinds, *counts, *sums])
 
     @staticmethod
     def unpacked(blob: bytes) -> Counted:
         p = msgspec.msgpack.decode(blob, type=_Packed)
-        blobs = (p.epsilon, p.epsilon2, p.mu2, p.shares, p.at_site)
-        *sums, shares, at_site = (int.from_bytes(n, "little") for n in blobs)
+        *sums, both = (int.from_bytes(n, "little") for n in (p.epsilon, p.epsilon2, p.mu2, p.shares))
+        shares, at_site = both & ((1 << OF_SITE) - 1), both >> OF_SITE
         return Counted(p.kinds, Totals(p.laplace, p.gaussian, p.largest, p.nonprivate, *sums), shares, at_site)
 
 
@@ -282,7 +285,6 @@ class _Packed(Struct, array_like=True, frozen=True):
     epsilon2: bytes
     mu2: bytes
     shares: bytes
-    at_site: bytes = b""
 
 
 GROUPS = 1000  #: the most that a window is divided into

@@ -35,6 +35,13 @@ def _uncorrupted(m: DocumentView) -> int:
     return int(m["honest"] if m.get("sites") else m["contributors"] - m["corrupt"])
 
 
+def _whom(m: DocumentView, both: str) -> str:
+    """Those against whom the sum of all is the claim, in few words; of one level with `both` of these."""
+    if sites := m.get("sites"):
+        both = f"the fleet's coordinator and broker, {sites['corrupt']} other sites"
+    return f"{both} and any {m['corrupt']} of the nodes"
+
+
 def short(privacy: DocumentView) -> str:
     """The claim's condition, for a summary in one line; "" if nothing is masked."""
     m = privacy.get("masked")
@@ -42,12 +49,11 @@ def short(privacy: DocumentView) -> str:
         return ""
     graphs = f"; graphs of masks add {m['exposed']:g} to delta" if "neighbours" in m else ""
     sites = m.get("sites")
-    at_site = f"against its own site's coordinator epsilon {sites['at_site']['epsilon']:.6g}, " if sites else ""
-    whom = f"coordinator, broker and any {m['corrupt']} of the nodes"
-    if sites:
-        whom = f"the fleet's coordinator and broker, {sites['corrupt']} other sites and any {m['corrupt']} of the nodes"
+    at_site = (
+        f"against its own site's coordinator and broker epsilon {sites['at_site']['epsilon']:.6g}, " if sites else ""
+    )
     return (
-        f" against {whom} together, if {_uncorrupted(m)} of a round's "
+        f" against {_whom(m, 'coordinator, broker')} together, if {_uncorrupted(m)} of a round's "
         f"contributors are honest ({at_site}against all others together epsilon {m['alone']['epsilon']:.6g}{graphs})"
     )
 
@@ -58,8 +64,7 @@ def where(result: DocumentView) -> str:
     if not m:
         return "per node over this whole run"
     return (
-        f"per node over this whole run, against the broker, the coordinator and any {m['corrupt']} of the nodes "
-        "together: only sums are seen"
+        f"per node over this whole run, against {_whom(m, 'the broker, the coordinator')} together: only sums are seen"
     )
 
 
@@ -84,7 +89,7 @@ def claim(result: DocumentView, epsilon: str, number: Callable[..., str]) -> tup
         c = sites["corrupt"]
         above = f"the fleet's broker and coordinator, {f'any {c}' if c else 'none'} of the other sites' coordinators"
         at_site = (
-            f"Against its own site's coordinator, which sees the site's sums, and {others}: (ε = "
+            f"Against its own site's broker and coordinator, which see the site's sums, and {others}: (ε = "
             f"{number(sites['at_site']['epsilon'], 4)}, δ = {number(alone['delta'])}), provided at least "
             f"{sites['at_site']['honest']} of the site's contributors do so. "
         )

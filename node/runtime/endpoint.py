@@ -123,6 +123,10 @@ class Endpoint(ABC):
         self.forgeries += not why.startswith(("repeated", "outdated"))
         self._drop(why)
 
+    @property
+    def _seal(self) -> Callable[[wire.Envelope], bytes]:
+        return wire.hand_over if self.local else wire.encode
+
     def _soon(self) -> None:
         """Makes the next resend come after the first wait. A resend that is due is never put off."""
         if self._retry > RETRY_S[0]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from contextlib import suppress
 from math import inf
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
 from hushgrid.kernels.errors import HushgridError
+from hushgrid.kernels.types import Document
 from hushgrid.node import status, system
-from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
 from hushgrid.node.privacy.ledger_rows import StoredRun
 from hushgrid.node.privacy.renewal import BudgetStatus, budget_status
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.runtime.member import Member
+from hushgrid.node.schema.sections import Budget
+from hushgrid.node.schema.trust import Trusted
 from hushgrid.node.status import Status
 from hushgrid.node.transport.certificate import OwnCertificate
 from hushgrid.node.transport.link import Link
@@ -33,10 +36,19 @@ class Refusal(Struct, frozen=True):
     at: float  #: s since 1970, by its clock
 
 
+class Owner(Protocol):
+    """What the file of a device says, or of a site, that its status tells."""
+
+    @property
+    def budget(self) -> Budget | None: ...
+    @property
+    def trust(self) -> Trusted | None: ...
+
+
 class Reporter:
     """Publishes the status of one device. It says nothing by the moment: each is that of a message of the run."""
 
-    def __init__(self, config: DeviceConfig, member: Member, link: Link) -> None:
+    def __init__(self, config: Owner, member: Member, link: Link) -> None:
         self.config, self.member, self.link = config, member, link
         self.since = system.boottime()  #: s of running time: its clock may be set later, as after a boot in 1970
         self.certificate = OwnCertificate(None)  #: of the link
@@ -79,7 +91,7 @@ class Reporter:
         stored, now = ledger.runs.last(state=False), system.machine.wall()
         expiring = member.device.until is not None
         limits = member.budget or self.config.budget
-        budget = budget_status(ledger, limits, expiring=expiring)
+        budget = budget_status(ledger, limits, expiring=expiring) if limits else None
         plan, over, age = _plan(stored), member.over, ledger.data_age
         return Status(
             node=member.name,
@@ -95,17 +107,24 @@ class Reporter:
             rounds=plan.algorithm.rounds if plan else None,
             refused="mark" if ledger.refusal else self._refusal.code,
             refused_at=status.moment(self._refusal.at) if self._refusal.code else None,
-            epsilon=limits.epsilon,
-            lifetime=limits.epsilon if limits.span is None else limits.lifetime,
-            epsilon_left=budget.left,
-            epsilon_left_life=budget.left_life,
-            window_s=budget.window_s,
-            runs_out=_runs_out(plan, budget, now),
+            **(_budget(limits, budget, plan, now) if limits and budget else {}),
             certificate_days=member.days(),
             certificate=self.certificate.number,
             forged=member.forgeries if self.config.trust else None,
-            data_age_s=None if age is None else 60.0 * (age // 60.0),
+            data_age_s=None if age is None or limits is None else 60.0 * (age // 60.0),
         )
+
+
+def _budget(limits: Budget, budget: BudgetStatus, plan: RunPlan | None, now: float) -> Document:
+    """The fields about what a device may spend; a site has no budget."""
+    return {
+        "epsilon": limits.epsilon,
+        "lifetime": limits.epsilon if limits.span is None else limits.lifetime,
+        "epsilon_left": budget.left,
+        "epsilon_left_life": budget.left_life,
+        "window_s": budget.window_s,
+        "runs_out": _runs_out(plan, budget, now),
+    }
 
 
 def _runs_out(plan: RunPlan | None, budget: BudgetStatus, now: float) -> str | None:

@@ -201,7 +201,7 @@ class Sites(Section, frozen=True, kw_only=True):
     """Masked sums in two levels: devices mask within their site, and sites against each other."""
 
     #: how many sites: the nodes are dealt to s1, s2, ... in their order, as evenly as can be
-    number: Count | UnsetType = UNSET
+    number: Annotated[int, Meta(ge=1, le=NODES)] | UnsetType = UNSET
     sizes: Annotated[tuple[Count, ...], Meta(max_length=NODES)] | UnsetType = UNSET  #: or how many nodes each has
     #: c: so many sites' coordinators, another than a device's own, may work together with the fleet's [0]
     corrupt: Annotated[int, Meta(ge=0, lt=NODES)] | UnsetType = UNSET

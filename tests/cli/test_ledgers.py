@@ -12,7 +12,7 @@ import pytest
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_marks import TORN
-from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.privacy.ledger_rows import Spend, counted_of
 from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.wire import Mark
 from tests.support.devices.gated_device import plan
@@ -61,6 +61,43 @@ def test_a_ledger_shows_at_how_many_honest_shares_a_run_was_counted(hushgrid, tm
     assert (row["honest"], row["honest_of_plan"]) == (5, 498)
     assert total["epsilon"] == pytest.approx(epsilon)
     assert row["alone"] == pytest.approx(total["alone"]) == pytest.approx(gdp_epsilon(mu * 5**0.5, DELTA))
+
+
+def test_a_ledger_shows_what_graphs_of_masks_have_added_to_delta(hushgrid, tmp_path):
+    """Booked with the key of each such run, over its life; what was lost with another copy is not known."""
+    path = tmp_path / "n0.ledger"
+    with closing(Ledger(path, "n0")) as ledger:
+        ledger.join(b"q" * 16, b"no plan of ours")
+        ledger.runs.key(b"q" * 16, lambda: b"key")
+    assert "graphs of masks" not in hushgrid("ledger", "show", path).out
+    with closing(Ledger(path, "n0")) as ledger:
+        for run in (b"r" * 16, b"s" * 16):
+            ledger.join(run, b"no plan of ours")
+            ledger.runs.key(run, lambda: b"key", 1e-9)
+    added = "graphs of masks have added at most 2e-09 to delta, over its life"
+    assert f"\n{added}\n" in hushgrid("ledger", "show", path).out
+    assert json.loads(hushgrid("ledger", "show", path, "--json").out)["exposed"] == pytest.approx(2e-9, rel=1e-12)
+    with closing(Ledger(path, "n0")) as ledger:
+        ledger.marks.tell(Mark(ledger.id, 3))
+        ledger.accept()
+    assert f"\n{added}, beside what was lost\n" in hushgrid("ledger", "show", path).out
+
+
+def test_a_ledger_shows_what_shares_of_sites_are_worth_to_whom(hushgrid, tmp_path):
+    """h = 198 and h_s = 8: three numbers, to the last of their digits."""
+    mu = 0.1
+    with closing(Ledger(tmp_path / "n1.ledger", "n1")) as ledger:
+        ledger.join(b"r" * 16, b"no plan of ours")
+        shares = [Spend(1, "gaussian", mu, 1.0, 1.0, 0.1, "replace-one-record", "x", honest=counted_of(198, 8))]
+        ledger.commit(b"r" * 16, spends=shares)
+    fleet, site, alone = (gdp_epsilon(mu * times**0.5, 1e-5) for times in (1, 198 / 8, 198))
+    said = hushgrid("ledger", "show", tmp_path / "n1.ledger", "--delta", "1e-5").out
+    assert (
+        f"spent epsilon {fleet:.6g}, delta 1e-05 (its site's coordinator sees: epsilon {site:.6g}) "
+        f"(its shares alone: epsilon {alone:.6g}) in 1 gaussian answers" in said
+    )
+    (total,) = json.loads(hushgrid("ledger", "show", tmp_path / "n1.ledger", "--delta", "1e-5", "--json").out)["totals"]
+    assert [total[key] for key in ("epsilon", "at_site", "alone")] == pytest.approx([fleet, site, alone], rel=1e-10)
 
 
 @pytest.fixture

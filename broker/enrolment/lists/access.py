@@ -12,8 +12,11 @@ from functools import cached_property
 from typing import Literal, NamedTuple, cast
 
 from hushgrid.broker.standby.replica import STANDBY, notes_topic, topic
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.patterns.sites import dealt
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.config.watch import WATCH
+from hushgrid.node.privacy.terms import masked_of
 from hushgrid.node.problems.on_graph import OnGraph
 from hushgrid.node.problems.registry import KINDS
 from hushgrid.node.wire import COORDINATOR, Topics
@@ -69,15 +72,37 @@ class Access:
         return self.by_name[name]
 
 
+def members_of(scenario: Scenario, file: str, site: str = "") -> list[str]:
+    """Who takes part in the fleet of a scenario: its nodes; of two levels the sites, or with `site` the nodes of that
+    one. Raises InputError if the scenario is wrong, or has no such site. `file`: its name.
+    """
+    public = scenario.kind.public(scenario, file)
+    nodes: list[str] = public.nodes
+    masked = masked_of(scenario.privacy, len(nodes)) if scenario.privacy else None
+    sites = dealt(nodes, masked.sites.sizes) if masked and masked.sites else {}
+    if not site:
+        return list(sites) or nodes
+    if site not in sites:
+        raise InputError(f"{file}: found no site {site}, expected one of {', '.join(sites) or 'none: it has no sites'}")
+    return sites[site]
+
+
 def access_of(
-    fleet: str, scenario: Scenario, file: str, without: Collection[str] = (), *, standby: bool = False
+    fleet: str,
+    scenario: Scenario,
+    file: str,
+    without: Collection[str] = (),
+    *,
+    site: str = "",
+    standby: bool = False,
 ) -> Access:
-    """The rights in a fleet that computes `scenario`. `without`: names that were put out; `standby`: as `rights_on`.
+    """The rights in a fleet that computes `scenario`. `without`: names that were put out; `site`: as `members_of`;
+    `standby`: as `rights_on`.
 
     Raises InputError if the scenario is wrong. `file`: its name.
     """
     public = scenario.kind.public(scenario, file)
-    nodes: list[str] = public.nodes
+    nodes = members_of(scenario, file, site)
     networked = scenario.algorithm.pattern != "star"
     neighbours: dict[str, list[str]] = {name: [] for name in nodes}
     if networked:

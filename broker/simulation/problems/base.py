@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError
 from math import inf
@@ -51,6 +51,7 @@ class Finished(Over):
     per_node: dict[str, Document]  #: each node's privacy account, by its name
     transcript: list[Document] | None  #: every message, if the scenario asks for it
     below: tuple[int, int] = (0, 0)  #: messages and bytes between sites and their devices
+    seconds: Mapping[str, float] = field(default_factory=dict)  #: that answering took, in each fleet
 
 
 @dataclass(kw_only=True)
@@ -219,7 +220,7 @@ class Setup(ABC):
             **{key: last.get(key) for key in (*FIGURES, *self.own_figures)},
             "messages": seen.total_messages + over.below[0],
             "bytes": seen.total_bytes + over.below[1],
-            **({"in_sites": {"messages": over.below[0], "bytes": over.below[1]}} if plan.sites else {}),
+            **(_levels(over, seen, self.scenario.fleet) if plan.sites else {}),
             "wall_s": round(over.wall_s, 3),
             "privacy": self._privacy(over, seen.capped),
             "notes": list(self.notes),
@@ -275,3 +276,13 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return installed
+
+
+def _levels(over: Finished, seen: Recorded, fleet: str) -> Document:
+    """What went on in each of two levels. `fleet`: the upper one's name."""
+    above = over.seconds.get(fleet, 0.0)
+    rows = {
+        "in_sites": (*over.below, sum(over.seconds.values()) - above),
+        "between_sites": (seen.total_messages, seen.total_bytes, above),
+    }
+    return {key: {"messages": m, "bytes": b, "seconds": round(s, 3)} for key, (m, b, s) in rows.items()}

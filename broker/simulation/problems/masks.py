@@ -11,6 +11,7 @@ from hushgrid.node.problems.plan import RunPlan
 
 if TYPE_CHECKING:
     from hushgrid.node.masks.identity import Identity, Trust
+    from hushgrid.node.masks.run_masks import Pairs
 
 
 def identities(plan: RunPlan) -> Mapping[str, Identity]:
@@ -27,9 +28,10 @@ def makers(plan: RunPlan) -> Mapping[str, MakeMasks]:
     if not (members := identities(plan)):
         return {}
     from hushgrid.node.masks.identity import Shared
+    from hushgrid.node.masks.run_masks import SharedPairs
 
-    trust = Shared(one.fingerprint for one in members.values())
-    return {node: _maker(node, one, trust) for node, one in members.items()}
+    trust, pairs = Shared(one.fingerprint for one in members.values()), SharedPairs()
+    return {node: _maker(node, one, trust, pairs) for node, one in members.items()}
 
 
 def saved(members: Mapping[str, Identity], node: str, place: Path) -> dict[str, object]:
@@ -50,7 +52,7 @@ def maker(node: str, data: Mapping[str, Any]) -> MakeMasks | None:
     return _maker(node, Identity.read(node, data["cert"], data["key"]), Trust(data["peers"]))
 
 
-def _maker(node: str, identity: Identity, trust: Trust) -> MakeMasks:
+def _maker(node: str, identity: Identity, trust: Trust, pairs: Pairs | None = None) -> MakeMasks:
     from hushgrid.node.masks.run_masks import RunMasks
 
-    return lambda run, ledger, _, exposed: RunMasks(node, run, ledger, identity, trust, exposed)
+    return lambda run, ledger, _, exposed: RunMasks(node, run, ledger, identity, trust, exposed, pairs)

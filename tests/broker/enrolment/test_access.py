@@ -78,6 +78,21 @@ def test_devices_of_a_masked_sum_speak_to_the_coordinator_alone(tmp_path):
     assert {*rights.rights_of("n1").subscribe} == below("masked", "all/coordinator", "edge/+/n1", "state/coordinator")
 
 
+def test_of_two_levels_the_sites_have_a_fleet_and_each_sites_devices_another(tmp_path):
+    """A device has no right above, and a site none below."""
+    scenario = scenario_from(masked(tmp_path, nodes=5, privacy={"masked": {"corrupt": 0, "sites": {"number": 2}}}), "s")
+    above = access_of("taps", scenario, "s")
+    assert above.devices == ["s1", "s2"]
+    assert {*above.rights_of("s1").publish} == below("taps", "edge/s1/coordinator", "state/s1", "status/s1")
+    assert access_of("taps-s1", scenario, "s", site="s1").devices == ["n0", "n1"]
+    site = access_of("taps-s2", scenario, "s", site="s2")
+    assert site.names == ["coordinator", "n2", "n3", "n4", "watch"]
+    with pytest.raises(InputError, match="s: found no site s3, expected one of s1, s2"):
+        access_of("taps-s3", scenario, "s", site="s3")
+    with pytest.raises(InputError, match="found no site s1, expected one of none: it has no sites"):
+        access_of("taps-s1", scenario_from(masked(tmp_path), "masked"), "masked", site="s1")
+
+
 def test_a_name_that_was_put_out_is_in_nobodys_list():
     rights = access(DEPLOY / "ring", without=["n1"])
     assert rights.names == ["coordinator", "n0", "n2", "n3", "watch"]

@@ -15,6 +15,8 @@ from hushgrid.cli.main import main
 from hushgrid.cli.owner import doctor
 from hushgrid.cli.owner.findings import Place
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.config.coordinator import load_site
+from tests.support.daemons.site_fleet import SCENARIO
 from tests.support.paths import DEPLOY
 
 URL = "mqtts://broker.example:8883"
@@ -209,3 +211,33 @@ def test_bridges_are_mosquittos(tmp_path, bridged, capsys):
     assert main(["fleet", "acl", str(bridged.path), "--for", "nats", "--write"]) == 2
     assert main(["fleet", "verify", str(bridged.path), "--bridge", "west"]) == 2
     assert "--bridge: found 'west', expected north, south" in capsys.readouterr().err
+
+
+# --- sites ---
+
+
+def test_the_fleet_of_sites_and_a_fleet_a_site_are_made_from_one_scenario(tmp_path, capsys):
+    """The coordinator of a site has the files of both: its own fleet's, and its certificate in the fleet above."""
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    common = ["--scenario", str(tmp_path / "scenario.yaml")]
+    top, low, other = (str(tmp_path / name) for name in ("top", "s1", "other"))
+    assert main(["fleet", "init", top, "--fleet", "taps", "--broker", URL, *common]) == 0
+    assert FleetDirectory(Path(top)).members() == ["s1", "s2"]
+    init = ["fleet", "init", low, "--fleet", "taps-s1", *common]
+    site = [*init, "--broker", "mqtts://site1.example:8883", "--site", "s1"]
+    assert main([*site, "--above", top]) == 0
+    fleet = FleetDirectory(Path(low))
+    assert fleet.members() == fleet.access().devices == ["n0", "n1", "n2"]
+    config = load_site(fleet.path / "coordinator.yaml")
+    assert (config.fleet, config.above.fleet, config.above.site, config.above.broker) == ("taps-s1", "taps", "s1", URL)
+    assert config.above.ca == str(fleet.path / "certs/above-ca.crt")
+    assert (fleet.path / "above-ca.crt").read_bytes() == (Path(top) / "ca.crt").read_bytes()
+    capsys.readouterr()
+    for wrong, words in (
+        (site, "--site: found one of --site and --above, expected both"),
+        ([*site[:-1], "s3", "--above", top], "--site: found s3, expected one of s1, s2"),
+        ([*init, "--broker", URL, "--site", "s1", "--above", top], "--broker: found that of"),
+    ):
+        assert main([*wrong[:2], other, *wrong[3:]]) == 2
+        assert words in capsys.readouterr().err
+        assert not Path(other).exists()

@@ -11,8 +11,7 @@ from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.attacks.masked import decodable
 from hushgrid.lab.attacks.transcript import parse
 from hushgrid.lab.audit.audit import audited
-from tests.support.runs.background_run import assert_same_bits
-from tests.support.runs.masked_runs import assert_no_pad_twice, masked, summed
+from tests.support.runs.masked_runs import assert_faults_change_nothing, masked, summed
 
 FEW = {"masked": {"corrupt": 1, "neighbours": 4, "exposed": 1e-3}}
 TRANSCRIPT = {"run": {"record": "transcript"}}
@@ -45,13 +44,7 @@ def test_with_all_as_neighbours_it_is_a_run_of_all_with_all(tmp_path):
 
 @pytest.mark.runs
 def test_faults_and_restarts_change_no_bit_and_use_no_pad_twice(tmp_path):
-    raw = summed(tmp_path, nodes=6, privacy=FEW, **TRANSCRIPT)
-    quiet = run(raw)
-    for seed in range(3):
-        faults = {"loss": 0.2, "duplicate": 0.3, "reorder": 0.5, "crash": 0.1, "seed": seed}
-        disturbed = run(raw | {"run": {"record": "transcript", "faults": faults}})
-        assert_same_bits(quiet, disturbed)
-        assert_no_pad_twice(disturbed.transcript)
+    assert_faults_change_nothing(summed(tmp_path, nodes=6, privacy=FEW, **TRANSCRIPT), seeds=3)
 
 
 @pytest.mark.runs

@@ -6,13 +6,20 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from hushgrid.broker.report import summary
 from hushgrid.broker.simulation import run
+from hushgrid.broker.sites.site import Site
+from hushgrid.broker.sites.upper import SiteDevice, UpperMember
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
+from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.attacks.masked import MaskedSums, decodable
 from hushgrid.lab.attacks.transcript import parse
+from hushgrid.lab.audit.audit import audited
 from hushgrid.lab.audit.ledgers import compared
+from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems import masking_words
 from tests.support.runs.background_run import assert_same_bits
 from tests.support.runs.masked_runs import masked, summed
 
@@ -53,9 +60,29 @@ def test_a_result_and_its_ledgers_say_three_numbers(tmp_path):
         (spend,) = ledger.spends.rows()
     for key, times in {"ledger": 1, "at_site": sqrt(2), "alone": sqrt(6)}.items():
         assert account[key].epsilon == pytest.approx(gdp_epsilon(spend.value * times, 1e-5), rel=1e-10)
+    sentences = " ".join(masking_words.claim(result.summary, "4", "{:.6g}".format))
+    assert "its own site's broker and coordinator, which see the site's sums" in sentences
+    assert "the fleet's coordinator and broker, 0 other sites and any 0 of the nodes" in masking_words.where(
+        result.summary
+    )
     assert account.spent.epsilon == pytest.approx(result.privacy.claimed.epsilon, rel=1e-6)
     assert result.messages == result.in_sites["messages"] + 2 * 2 * 4  # four exchanges of two sites
     assert result.in_sites["messages"] == 2 * 6 * 4
+
+
+def test_a_result_says_what_went_on_in_each_level(tmp_path):
+    """Six devices in two sites: each is asked four times and answers; so is each site."""
+    raw = summed(tmp_path, nodes=6, **SITES)
+    result = run(raw, out=tmp_path / "run")
+    below, above = result.in_sites, result.between_sites
+    assert (below.messages, above.messages) == (2 * 6 * 4, 2 * 2 * 4)
+    assert (below.messages + above.messages, below.bytes + above.bytes) == (result.messages, result.bytes)
+    assert min(below.seconds, above.seconds) > 0
+    assert below.seconds + above.seconds <= result.wall_s
+    for text in (summary.text(result, scenario_from(raw)), (tmp_path / "run/report.html").read_text()):
+        assert "48 messages" in text
+        assert "16 messages" in text
+    assert run(summed(tmp_path, nodes=6, **NONE)).between_sites is None
 
 
 @pytest.mark.runs
@@ -81,9 +108,38 @@ def test_whoever_hears_every_broker_decodes_the_fleets_sum_and_each_sites_and_no
     assert {among: s.devices for among, s in found.items()} == {first: 3, second: 3, both: 6}
     assert np.array_equal(found[both].total, found[first].total + found[second].total)
     assert "No answer of a single device" in " ".join(MaskedSums().recover(parse(result.transcript, "t")).notes)
+    summary = attack(tmp_path / "run")
+    assert (summary["sums"], summary["sums_at_site"], summary["alone"]) == (3, 2, [])
+    page = (tmp_path / "run/attack/attack.html").read_text()
+    assert "1 over the whole fleet, as its coordinator does, and 2 over a site" in page
     ledgers = [tmp_path / f"run/ledger/n{i}.ledger" for i in range(6)]
     rows = compared(tmp_path / "run/transcript.jsonl", ledgers)
     assert [(c.node, c.travelled, c.paid, c.wrong) for c in rows] == [(f"n{i}", 1, 1, ()) for i in range(6)]
+
+
+@pytest.mark.runs
+def test_an_audit_measures_either_claim_where_it_is_seen(tmp_path):
+    """What the fleet sees is sums of six shares; what the site's coordinator sees, of three: mu is sqrt 2 larger."""
+    raw = summed(tmp_path, nodes=6, **SITES)
+    fleet, site = (audited(raw, games=4000, at_site=at_site) for at_site in (False, True))
+    assert site.terms.per_answer == pytest.approx(fleet.terms.per_answer * sqrt(2), rel=1e-9)
+    assert site.claim.epsilon == pytest.approx(fleet.terms.at_site(), rel=1e-9)
+    for seen, h in ((fleet, 6), (site, 3)):
+        (answer,) = seen.worst.canary.answers
+        assert answer.shares == h
+        assert not seen.above
+        assert 0.5 * seen.power < seen.worst.bounds[seen.confidence].epsilon <= seen.claim.epsilon
+    assert site.worst.bounds[site.confidence].epsilon > fleet.claim.epsilon  # the site's coordinator sees more
+    with pytest.raises(InputError, match=r"privacy.masked.sites: found none, expected sites .--at-site."):
+        audited(summed(tmp_path, nodes=6, **NONE), games=4000, at_site=True)
+
+
+def test_a_site_starts_though_it_cannot_read_the_plan_of_its_last_run(tmp_path):
+    with closing(Ledger(tmp_path / "s1.ledger", "s1", durable=False)) as ledger:
+        ledger.join(b"r" * 16, b"a plan of another program")
+        ledger.commit(b"r" * 16, status="done", last=b"l")
+        upper = UpperMember(SiteDevice("s1", lambda *_: None), "taps", ledger)
+        assert Site(upper, lambda plan: None).finished
 
 
 def test_a_run_with_sites_stays_in_one_process(tmp_path):

@@ -17,8 +17,7 @@ from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.audit.audit import audited
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.statistics.centre import spread
-from tests.support.runs.background_run import assert_same_bits
-from tests.support.runs.masked_runs import assert_no_pad_twice, plain, records, summed
+from tests.support.runs.masked_runs import assert_faults_change_nothing, plain, records, summed
 
 TRANSCRIPT = {"run": {"record": "transcript"}}
 
@@ -99,13 +98,7 @@ def test_what_is_paid_is_one_answer(tmp_path):
 
 @pytest.mark.runs
 def test_faults_and_restarts_change_no_bit_and_use_no_pad_twice(tmp_path):
-    raw = summed(tmp_path, "gram", **TRANSCRIPT)
-    quiet = run(raw)
-    for seed in range(6):
-        faults = {"loss": 0.2, "duplicate": 0.3, "reorder": 0.5, "crash": 0.1, "seed": seed}
-        disturbed = run(raw | {"run": {"record": "transcript", "faults": faults}})
-        assert_same_bits(quiet, disturbed)
-        assert_no_pad_twice(disturbed.transcript)
+    assert_faults_change_nothing(summed(tmp_path, "gram", **TRANSCRIPT), seeds=6)
 
 
 @pytest.mark.runs

@@ -29,10 +29,11 @@ def test_over_a_network_that_loses_repeats_and_reorders_every_sum_is_that_of_all
 
 
 @pytest.mark.runs
+@pytest.mark.parametrize("masks", [{}, {"n": 7, "neighbours": 2}], ids=["all with all", "among few"])
 @given(st.integers(0, 10**6), st.data())
 @settings(max_examples=25, deadline=None)
-def test_a_restart_of_any_role_at_any_time_changes_nothing(seed, data):
-    fleet = MaskedFleet(seed=seed)
+def test_a_restart_of_any_role_at_any_time_changes_nothing(masks, seed, data):
+    fleet = MaskedFleet(seed=seed, **masks)
     names = [*fleet.names, "coordinator"]
     while fleet.centre.state.done is None:
         for _ in range(data.draw(st.integers(1, 40))):

@@ -27,20 +27,6 @@ def test_over_a_network_that_loses_repeats_and_reorders_every_sum_is_that_of_all
     assert all(m.complete and m.state.draws == 1 for m in fleet.members.values())
 
 
-@pytest.mark.runs
-@given(st.integers(0, 10**6), st.data())
-@settings(max_examples=25, deadline=None)
-def test_a_restart_of_any_role_at_any_time_changes_nothing(seed, data):
-    fleet = MaskedFleet(n=N, neighbours=K, seed=seed)
-    names = [*fleet.names, "coordinator"]
-    while fleet.centre.state.done is None:
-        for _ in range(data.draw(st.integers(1, 40))):
-            fleet.step()
-        fleet.restart(data.draw(st.sampled_from(names)))
-    assert fleet.sums == [(fleet.expected(fleet.names), tuple(fleet.names))] * 3
-    assert all(len(gate.asked) == 3 for gate in fleet.gates.values())
-
-
 def test_a_device_is_shown_its_neighbours_alone():
     fleet = MaskedFleet(n=12, neighbours=2)
     fleet.until(lambda: fleet.centre.state.phase == "ask", lossy=False)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns import masked, sites
+from hushgrid.node import wire
 from tests.support.runs.site_machines import TOP, D, G, TwoLevels
 
 # --- the tests ---
@@ -94,6 +95,27 @@ def test_a_site_answers_each_question_once_and_refuses_too_few_sites():
         with pytest.raises(Malformed):
             site.receive(TOP, seq + 1, masked.Ask(round, attempt, among, np.ones(D)))
     assert site.receive(TOP, seq, masked.Ask(1, 1, both, np.ones(D))).send == before  # repeated, never renewed
+
+
+@pytest.mark.parametrize("asked", [("s1", "s3"), ("s1", "s2", "s3")])
+def test_a_site_whose_upper_half_was_set_back_shows_a_sum_under_no_second_set_of_sites(asked):
+    """The same round and attempt under another set: its devices answer afresh. Under the same set nothing is new."""
+    fleet = TwoLevels(sizes=(3, 3, 3), least_sites=2, rounds=1)
+    fleet.until(lambda: fleet.above["s1"].state.introductions and not fleet.above["s1"].state.waits, lossy=False)
+    old = wire.encode(fleet.above["s1"].state)
+    fleet.until(lambda: fleet.above["s1"].state.share != b"", lossy=False)
+    before, sums = fleet.above["s1"].state.share, len(fleet.site_sums)
+    fleet.above["s1"] = fleet.upper("s1")
+    fleet.above["s1"].state = wire.decode_state(sites.SiteState, old)
+    fleet.masks["s1"].used.clear()
+    fleet.above["s1"].receive(TOP, fleet.top.state.t, masked.Ask(1, 1, asked, fleet.top.state.w))
+    steps = sites.passed(fleet.above["s1"], fleet.below["s1"])
+    assert len(fleet.site_sums) == sums
+    if asked == ("s1", "s2", "s3"):
+        assert fleet.above["s1"].state.share == before
+        return
+    assert not steps.above.send
+    assert {(send.dst, send.body.attempt) for send in steps.below.send} == {("n0", 2), ("n1", 2), ("n2", 2)}
 
 
 def test_a_site_that_may_ask_its_devices_no_more_stops():
@@ -192,6 +214,7 @@ def test_a_sum_handed_up_again_under_fewer_sites_gives_the_late_site_away_and_a_
             if question.attempt == 1 or not mutated:
                 return ask(question)
             lower.state.question, lower.state.sum = (question.round, question.attempt), kept[site]
+            lower.state.of_sites = question.among
             return sites.NOTHING
 
         lower.ask = asks

@@ -11,6 +11,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.lab.benchmarks import bench, masks, opf, timing
 from hushgrid.lab.benchmarks.common import measure
 from hushgrid.lab.benchmarks.common.measure import Row, Table, against, row
+from hushgrid.lab.benchmarks.scale import size
 from hushgrid.lab.studies.catalogue import STUDIES
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.ledger import Ledger
@@ -91,6 +92,16 @@ def test_the_case_of_588_buses_is_there_if_its_file_is_named(monkeypatch):
     assert list(opf.cases_here()) == ["14", "118", "300", "588"]
     with pytest.raises(InputError, match=r"/nowhere/case588.m"):
         opf.opf({"588": opf.cases_here()["588"]})
+
+
+@pytest.mark.runs
+def test_what_a_device_of_a_large_fleet_costs_is_measured_by_their_number_and_a_round_of_two_levels():
+    table = size.size(nodes=(60, 80), levels=size.Case(nodes=12, sites=3, rounds=(1, 3)))
+    _well_formed(table)
+    assert [r.unit for r in table.rows] == ["ms"] * 4 + ["s", "", "kB", "s"]
+    a_round = table.rows[4]
+    assert (a_round.target, a_round.what) == ("<= 2 s", "12 devices in 3 sites: a round")
+    assert table.rows[5].value == 2 * 12  # a question and an answer each
 
 
 def test_a_benchmark_that_does_not_exist_is_refused_in_one_line():

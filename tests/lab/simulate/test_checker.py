@@ -45,6 +45,8 @@ LOSS = event("fault", 1000, "", fault="weather", how="loss", amount=0.05, second
 CARD = event("card", 4, how="put back", mark=None)
 ACCEPTED = event("accepted", 6, id="aa", no=2, counted={"aa": 2})
 ANSWER = [opened(1), drawn(2), spent(2, 1), send(3, 1)]
+FREE = [send(4, 0, body="Join", stands=0), send(4, 0, iterate="x")]  #: in a run that has cost nothing yet
+OTHER = [send(5, 0, body="Join", stands=0, run="r2")]
 
 #: (promise, what keeps it, what breaks it)
 HISTORIES = [
@@ -59,6 +61,8 @@ HISTORIES = [
      [*ANSWER, send(4, 1, iterate="x"), event("kill", 5), opened(6, 1), send(7, 1, body="Join", stands=0)]),
     ("resumed", [*ANSWER, send(4, 1, iterate="x"), CARD, opened(5, 1), ACCEPTED, send(7, 2, body="Join", stands=0)],
      [*ANSWER, send(4, 1, iterate="x", seq=3), opened(5, 1), send(7, 1, body="Join", stands=2)]),
+    ("resumed", [*FREE, *OTHER, send(6, 0, body="Join", stands=0)], [*FREE, send(6, 0, body="Join", stands=0)]),
+    ("resumed", [*ANSWER, *FREE], [*ANSWER, *FREE[1:], *OTHER, send(6, 1, body="Join", stands=0)]),
     ("budget", [spent(k, k) for k in (1, 2, 3)], [spent(k, k) | {"ran": 1.06 * k} for k in (1, 2, 3)]),
     ("marks", [*ANSWER, event("kill", 4), opened(5, 1)], [*ANSWER, event("kill", 4), opened(5, 0)]),
     ("marks", [*ANSWER, CARD, opened(5, 0), ACCEPTED, drawn(7, "d2"), spent(7, 3)],
@@ -70,6 +74,10 @@ HISTORIES = [
      [*ANSWER, CARD | {"mark": ["aa", 1]}, opened(5, 0)]),
     ("marks", [*ANSWER, CARD | {"mark": ["aa", 1]}, opened(5, 1)], [*ANSWER, CARD | {"mark": ["bb", 1]}, opened(5, 1)]),
     ("paid", [spent(2, 1, answer=1), spent(3, 2, answer=2)], [spent(2, 1, answer=1), spent(3, 2, answer=1)]),
+    ("paid", [opened(1), spent(2, 1, answer=1, version=1), drawn(3), spent(3, 2, answer=1, version=2)],
+     [opened(1), spent(2, 1, answer=1, version=1), drawn(3), spent(3, 2, answer=1, version=1)]),
+    ("paid", [spent(2, 1, answer=1, version=1)],
+     [drawn(1), spent(2, 1, answer=1, version=1), drawn(3), spent(3, 2, answer=1, version=2)]),
     ("readings", [KEPT, values(1), values(2)], [KEPT, values(1), values(2, read=1.0)]),
     ("readings", [KEPT, values(1), values(2, file=2, version=2)], [KEPT, values(1), values(2, version=2)]),
     ("readings", [KEPT, values(1, longest=9.0)], [KEPT, values(1, longest=11.0)]),

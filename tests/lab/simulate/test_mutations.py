@@ -1,12 +1,12 @@
 """The simulation has teeth: what breaks a promise of the stack is found, by which promise, within how long.
 
 Each mutation is a patch of one method, not of a text, so that its process is this one: `tests/mutations.py` asks the
-same of the unit tests, which need no fleet.
+same of the unit tests, which need no fleet. `pytest -s -m long` shows the last table of docs/reliability.md.
 """
 
 from __future__ import annotations
 
-import time
+import resource
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
 from types import SimpleNamespace
@@ -17,8 +17,9 @@ import msgspec
 import pytest
 
 from hushgrid.broker.coordinator.base import Coordinator
+from hushgrid.broker.coordinator.membership import Membership
 from hushgrid.lab.simulate.patterns import SCENARIOS, made
-from hushgrid.lab.simulate.search import Broken, live, quiet, search
+from hushgrid.lab.simulate.search import Broken, expected_of, live, search
 from hushgrid.node import durable, wire
 from hushgrid.node.peer_marks import peer
 from hushgrid.node.privacy import ledger_log
@@ -37,7 +38,7 @@ from tests.support.scenarios.simulated_mistakes import (
     sums_read_after_the_record,
 )
 
-SECONDS = 600.0  #: within which each is found, on two cores
+MINUTE = 60.0  #: s
 MOST = 60_000  #: faults
 LONGEST = 30  #: events of a trace, which is not cut
 
@@ -143,11 +144,16 @@ def outcome_never_settled() -> AbstractContextManager[Any]:
 
 
 def never_again() -> AbstractContextManager[Any]:
-    return patch.object(Driver, "tick", lambda self, older=None: [])
+    return patch.object(Driver, "tick", lambda self, *more: [])
 
 
 def never_due() -> AbstractContextManager[Any]:
     return patch.object(Endpoint, "_due_at", lambda self, now, longest=0.0: False)
+
+
+def marks_not_published() -> AbstractContextManager[Any]:
+    """A plan says no marks. Members that lack them ask without end, and are asked."""
+    return patch.object(Membership, "publish_marks", lambda self: {})
 
 
 def values_read_anew() -> AbstractContextManager[Any]:
@@ -190,6 +196,7 @@ class Mutation(NamedTuple):
     part: str
     fleet: str
     promises: tuple[str, ...]
+    longest: int = LONGEST  #: events of its trace
 
 
 MUTATIONS = (
@@ -197,10 +204,11 @@ MUTATIONS = (
     Mutation(publish_before_commit, "driver", "star", ("heard",)),
     Mutation(fresh_resend, "driver", "star", ("once",)),
     Mutation(gate_forgets, "driver", "star", ("paid",)),
-    Mutation(never_again, "driver", "star", ("answered",)),
+    Mutation(never_again, "driver", "star", ("answered", "defect")),
     Mutation(state_not_stored, "driver", "star", ("resumed",)),
     Mutation(log_not_synced, "ledger log", "star", ("heard",)),
-    Mutation(checksum_ignored, "ledger log", "zones", ("answered", "defect")),
+    # A storm's life of zones takes too long to be shrunk to the end: ten faults are left, and their events.
+    Mutation(checksum_ignored, "ledger log", "zones", ("answered", "defect"), 2 * LONGEST),
     Mutation(sums_read_after_the_record, "ledger log", "token", ("marks", "paid")),
     Mutation(folder_not_synced, "durable files", "star", ("marks", "paid", "outcome")),
     Mutation(mark_not_read, "marks", "star", ("marks",)),
@@ -208,35 +216,45 @@ MUTATIONS = (
     Mutation(journal_not_paid, "noise journal", "star", ("paid",)),
     Mutation(outcome_done_before_it_is_written, "outcomes", "star", ("outcome",)),
     Mutation(outcome_never_settled, "outcomes", "star", ("outcome",)),
-    Mutation(never_due, "endpoint", "star", ("answered",)),
+    Mutation(never_due, "endpoint", "star", ("answered", "defect")),
+    Mutation(marks_not_published, "gathering", "star", ("answered", "marks", "defect")),
     Mutation(values_read_anew, "intake", "star", ("readings",)),
     Mutation(retention_ignored, "intake", "star", ("readings",)),
     Mutation(interval_without_a_line, "intervals", "star", ("record",)),
 )
 
 
-def findings(mutation: Mutation, jobs: int = 2) -> tuple[Broken, float]:
-    """What is found first, and after how long, s. Its shortest life breaks the same promise again, and none without the
-    mutation; its trace begins with what went wrong, and ends with what broke.
+def findings(mutation: Mutation) -> tuple[Broken, float]:
+    """What is found first, and after how long, s of the processor. Its shortest life breaks the same promise again, and
+    none without the mutation; its trace begins with what went wrong, and ends with what broke.
     """
-    fleet, began = made(mutation.fleet), time.monotonic()
+    fleet, began = made(mutation.fleet), _processor_s()
     with mutation.breaks():
-        report = search(SCENARIOS[mutation.fleet], fleet, MOST, 1, jobs=jobs)
-        seconds = time.monotonic() - began
+        report = search(SCENARIOS[mutation.fleet], fleet, MOST, 1, jobs=1)
+        seconds = _processor_s() - began
         (broken, *_) = report.broken
-        _, again = live(fleet, broken.life, quiet(fleet, broken.life.seed, broken.life.manner))
+        _, again = live(fleet, broken.life, expected_of(fleet, broken.life))
     assert str(next(finding for finding in again if finding.promise == broken.promise)) == broken.text
-    assert live(fleet, broken.life, quiet(fleet, broken.life.seed, broken.life.manner))[1] == []
+    assert live(fleet, broken.life, expected_of(fleet, broken.life))[1] == []
     assert not broken.life.faults or broken.trace[0]["e"] == "fault"
+    cells = (mutation.part, mutation.breaks.__name__, mutation.fleet, broken.promise, f"{report.faults:,}")
+    print(f"\n| {' | '.join(cells)} | {seconds:.0f} |")
     return broken, seconds
 
 
+def _processor_s() -> float:
+    """Of this process, and of those of it that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
 @pytest.mark.long
-def test_the_birth_that_erased_the_memory_of_a_ledger_is_found_with_a_short_trace():
-    broken, _ = findings(MUTATIONS[0], jobs=1)
+def test_the_birth_that_erased_the_memory_of_a_ledger_is_found_within_a_minute_with_a_short_trace():
+    broken, seconds = findings(MUTATIONS[0])
     assert broken.promise == "marks"
     assert len(broken.trace) <= LONGEST
     assert len(broken.life.faults) <= 3
+    assert seconds < MINUTE
 
 
 @pytest.mark.long
@@ -244,5 +262,5 @@ def test_the_birth_that_erased_the_memory_of_a_ledger_is_found_with_a_short_trac
 def test_each_of_these_is_found_within_ten_minutes(mutation):
     broken, seconds = findings(mutation)
     assert broken.promise in mutation.promises
-    assert len(broken.trace) <= LONGEST
-    assert seconds < SECONDS
+    assert len(broken.trace) <= mutation.longest
+    assert seconds < 10 * MINUTE

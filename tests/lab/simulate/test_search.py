@@ -5,9 +5,11 @@ import os
 import msgspec
 import pytest
 
+from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.cli.researcher import simulate as command
 from hushgrid.kernels.errors import InputError
 from hushgrid.lab.simulate import checker, front, search, simulation
+from hushgrid.lab.simulate.checker import Finding
 from hushgrid.lab.simulate.faults import Fault
 from hushgrid.lab.simulate.patterns import SCENARIOS, made
 from hushgrid.lab.simulate.search import Broken, Life, fewest
@@ -50,6 +52,20 @@ def test_the_patience_is_the_most_lives():
 
     assert len(fewest(FAULTS, breaks, 5)) > 50
     assert len(lives) <= 5
+
+
+def test_a_process_that_starts_again_and_again_is_three_events_of_a_trace():
+    events = [{"e": "fault", "who": "n0"}]
+    for number in range(5):
+        events += [{"e": kind, "who": "n0", "number": number} for kind in ("start", "error", "exit")]
+    shown = search.trace([*events, {"e": "unanswered", "who": "n1"}], Finding("answered", len(events), "n1", ""))
+    assert [(e["e"], e.get("number"), e.get("times")) for e in shown] == [
+        ("fault", None, None),
+        ("start", 4, 5),
+        ("error", 4, None),
+        ("exit", 4, None),
+        ("unanswered", None, None),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +149,34 @@ def test_faults_are_shared_by_fleets(tmp_path):
     assert lines[-1].startswith("2 fleets: ")
 
 
+@pytest.mark.runs
+def test_a_process_that_computes_without_end_is_a_finding(monkeypatch):
+    def endless(self, now):
+        while True:
+            pass
+
+    monkeypatch.setattr(Coordinator, "on_tick", endless)
+    monkeypatch.setattr(search, "INTERVAL_S", 0.2)
+    _, findings = search.live(made("star"), Life(SCENARIOS["star"], 1, 2, []), {})
+    assert [finding.text for finding in findings] == ["0.4 s of a processor: a loop without end"]
+
+
 def test_a_life_is_a_whole_scenario():
     life = Life({"name": "x"}, 1, 15, FAULTS[:2])
     assert msgspec.json.decode(msgspec.json.encode(life), type=Life) == life
+
+
+@pytest.mark.runs
+def test_an_interrupt_ends_it_and_it_says_what_it_has_tried(monkeypatch, capsys):
+    lived = []
+
+    def tried(*life):
+        lived.append(life)
+        if len(lived) == 2:
+            raise KeyboardInterrupt
+        return search._Tried(15, 15, 15, 1000, {"lost": 40}, None)
+
+    monkeypatch.setattr(search, "_tried", tried)
+    assert command.main(_options(["--faults", "1000", "--jobs", "1"])) == command.INTERRUPTED
+    assert "star: 2 lives, 17 intervals" in (lines := capsys.readouterr().out)
+    assert "token" not in lines

@@ -86,3 +86,13 @@ def test_a_world_whose_time_stands_still_says_so(world):
     with pytest.raises(RuntimeError, match="time stands still at 1 s"):
         world.run(2.0)
     assert world.steps > MOST
+
+
+def test_messages_without_end_are_an_error_though_time_goes_on(world):
+    def answered():
+        world.schedule(world.now + 0.001, answered)
+
+    world.schedule(0.0, answered)
+    world.run(0.0995, 100)
+    with pytest.raises(RuntimeError, match=r"more than 100 steps before .* messages without end"):
+        world.run(1.0, 100)

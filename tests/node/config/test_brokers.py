@@ -5,7 +5,7 @@ import yaml
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.brokers import in_clear
-from hushgrid.node.config.coordinator import load_coordinator
+from hushgrid.node.config.coordinator import load_coordinator, load_site
 from hushgrid.node.config.device import load_device
 
 DEVICE = {
@@ -152,3 +152,13 @@ def test_no_server_of_the_fleet_is_the_sites_broker(tmp_path):
     for key, section in (("source", heard(CLUSTER[2])), ("sink", informed("mqtts://b2.example"))):
         with pytest.raises(InputError, match=rf"{key}.mqtt.broker: found \S+, the fleet's own, expected"):
             read(tmp_path, whole | section)
+
+
+def test_a_site_has_another_broker_than_the_fleet_above_whose_broker_would_see_its_sums(tmp_path):
+    tls = {"ca": "ca.crt", "cert": "s1.crt", "key": "s1.key"}
+    above = {"site": "s1", "fleet": "demo", "broker": [FAR_TLS, "mqtts://b2.example"], "tls": tls, "peers": ["0" * 64]}
+    site = {"fleet": "demo-s1", "broker": "mqtt://127.0.0.1:1883", "state": "st", "above": above}
+    assert read(tmp_path, site, load_site).above.broker == f"{FAR_TLS},mqtts://b2.example"
+    for own in (FAR_TLS, "mqtts://B2.example.:8884", ["mqtts://b3.example", FAR_TLS]):
+        with pytest.raises(InputError, match=r"above\.broker: found \S+, the site's own, expected another"):
+            read(tmp_path, site | {"broker": own, "tls": tls}, load_site)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hushgrid.kernels.patterns.masked import digest
+from hushgrid.node.masks import run_masks
 from hushgrid.node.masks.identity import made_up
 from hushgrid.node.masks.run_masks import RunMasks
 from hushgrid.node.privacy.ledger import Ledger
@@ -75,6 +76,15 @@ def test_a_restart_picks_the_same_of_the_same_set_and_others_of_another_set_or_r
         assert device(ledger).picks(others, 10) == picks
         ledger.join(b"s" * 16, b"plan")
         assert device(ledger, b"s" * 16).picks(others, 10) != picks
+
+
+def test_the_picks_of_a_key_are_the_recorded_ones(monkeypatch):
+    """Of other picks for the same set a coordinator would learn more than D draws tell."""
+    masks = RunMasks.__new__(RunMasks)
+    masks.node, masks.run = "n3", RUN
+    monkeypatch.setattr(masks, "_own", lambda: run_masks._Own(bytes(range(32)), None))
+    others = [f"n{i}" for i in range(12) if i != 3]
+    assert masks.picks([*others, "n3"], 4) == masks.picks(others, 4) == ("n1", "n10", "n2", "n8")
 
 
 def test_every_set_of_picks_is_as_likely_as_every_other_one(tmp_path):

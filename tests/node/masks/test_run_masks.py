@@ -13,7 +13,7 @@ from scipy import stats
 from hushgrid.kernels.errors import Refused
 from hushgrid.node.masks import run_masks
 from hushgrid.node.masks.identity import made_up, statement
-from hushgrid.node.masks.run_masks import RunMasks, Side, pair_key, question, stream
+from hushgrid.node.masks.run_masks import RunMasks, SharedPairs, Side, extract, pair_key, question, stream
 from hushgrid.node.privacy.ledger import Ledger
 from tests.support.devices.ledgers import RUN, killed
 
@@ -75,6 +75,17 @@ def test_pads_cancel_exactly_over_any_members_that_were_told_the_same_and_over_n
                     assert np.sum([pads[node] for node in part], axis=0, dtype=np.uint64).all()
     told_differently = [met["n0"].pad(3, 1, NODES, X, 7), met["n1"].pad(3, 1, NODES[:2], X, 7)]
     assert np.sum(told_differently, axis=0, dtype=np.uint64).all()
+
+
+def test_devices_that_share_what_pairs_have_in_common_have_the_pads_they_would_have_alone(met, ledger_of):
+    """In any order, and again after a restart of one of them."""
+    pairs = SharedPairs()
+    shared = {node: RunMasks(node, RUN, ledger_of(node), CERTIFICATES[node], TRUST, pairs=pairs) for node in NODES}
+    introductions = {node: masks.introduction() for node, masks in shared.items()}
+    for masks in shared.values():
+        masks.meet(introductions)
+    for node in (*NODES, *reversed(NODES), "n0", "n0", "n2", "n1"):
+        assert (shared[node].pad(3, 1, NODES, X, 7) == met[node].pad(3, 1, NODES, X, 7)).all()
 
 
 def test_answers_come_out_of_the_sum_and_nothing_out_of_one_message(met):
@@ -158,7 +169,7 @@ def test_the_derivation_is_the_recorded_one():
     here, there = pair_key(ends[0], RUN, *sides), pair_key(ends[1], RUN, *reversed(sides))
     assert here == there
     assert here.hex() == "54460f3f505d9b9c11c0e60712f92fb77bbff78d1a09f7283313ce9722fe17b1"
-    words = stream(here, question(7, 2, ["n1", "n0", "n1"], X), 9).tolist()
+    words = stream(extract(here), question(7, 2, ["n1", "n0", "n1"], X), 9).tolist()
     assert [words[0], words[1], words[8]] == [0xFAF92080068CA81C, 0x3C1F3EBAC1AA303D, 0xC1F8662EBE86E1E8]
     signed = b"\x1c\0\0\0hushgrid masked introduction\x10\0\0\0" + RUN + b"\x02\0\0\0n0\x03\0\0\0abc"
     assert statement(RUN, "n0", b"abc") == signed

@@ -12,6 +12,7 @@ from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.masking import numbers, own_share
 from hushgrid.node.schema.sections import Adjacency, Allow, AllowMasked, Budget, ReplaceOneRecord
+from hushgrid.node.wire import Mark
 from tests.support.scenarios.guarded_plans import DELTA, sum_of
 
 RUN, LATER = b"r" * 16, b"s" * 16
@@ -101,6 +102,15 @@ def test_what_graphs_add_to_delta_is_held_over_the_life_of_the_ledger(ledger, pl
     joined(ledger, plan, LATER)
     with pytest.raises(Refused, match=r"may add 1e-07 to delta, its owner allows 2e-07 .*so far 2e-07"):
         owner(ledger, plan, exposed=2e-7, run=b"t" * 16).admit(1)
+
+
+def test_whatever_was_lost_with_a_ledger_may_have_been_graphs_of_masks(ledger, plan):
+    """What its owner accepts need not cost anything beside what is counted: another branch may have spent more."""
+    ledger.marks.tell(Mark(ledger.id, 3))
+    ledger.accept()
+    assert ledger.spends.shares("replace-one-record") == (0, 0)
+    with pytest.raises(Refused, match="its ledger was lost once"):
+        owner(ledger, plan).admit(1)
 
 
 def test_fewer_contributors_than_nodes_mean_several_draws_and_more_neighbours():

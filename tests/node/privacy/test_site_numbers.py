@@ -3,6 +3,7 @@
 from contextlib import closing
 from math import sqrt
 
+import msgspec
 import pytest
 
 from hushgrid.kernels.errors import InputError, Refused
@@ -148,6 +149,7 @@ def test_the_noise_is_made_for_the_whole_fleet():
         ({"sites": {"sizes": (100, 99)}}, "privacy.masked.sites: found sites of 199 nodes, expected of 200"),
         ({"sites": {"number": 1}}, "privacy.masked.sites: found 1 sites, expected 2 to 500"),
         ({"sites": {"number": 201}}, "privacy.masked.sites: found 201 sites of 200 nodes, expected 2 nodes of each"),
+        ({"sites": {"number": 10_000_000}}, "privacy.masked.sites.number: found 10000000, expected int <= 10000"),
         ({"sites": {"number": 150}}, "privacy.masked.contributors: found 1 of a site of 1 nodes"),
         ({"sites": {"number": 20, "contributors": 21}}, "privacy.masked.sites.contributors: found 21 of 20 sites"),
         ({"sites": {"number": 20, "corrupt": 20}}, "privacy.masked.sites.corrupt: found 20 of 20 sites"),
@@ -190,3 +192,15 @@ def test_a_ledgers_rows_and_sums_hold_both_numbers_of_honest_ones(tmp_path):
     flat.add("gaussian", 0.1, 0.01, honest=5)
     assert flat.at_site == 0
     assert len(flat.packed()) < len(flat.plus("gaussian", 0.1, 0.01, honest=counted).packed())
+
+
+def test_a_program_that_knows_no_sites_counts_more_and_loses_nothing():
+    """It takes the field of a sum for that of one level, adds to it, and writes it again."""
+    one = Counted().plus("gaussian", 0.1, 0.01, honest=counted_of(198, 8))
+    fields = msgspec.msgpack.decode(one.packed())
+    before = int.from_bytes(fields[-1], "little")
+    assert (len(fields), before > one.shares) == (9, True)
+    after = before + alone(0.1, 5)
+    blob = msgspec.msgpack.encode([*fields[:-1], after.to_bytes((after.bit_length() + 7) // 8, "little")])
+    both = Counted.unpacked(blob)
+    assert (both.shares, both.at_site) == (one.shares + alone(0.1, 5), at_site(0.1, counted_of(198, 8)))

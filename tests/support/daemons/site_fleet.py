@@ -6,6 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from hushgrid.broker.servers.process import free_port
+from hushgrid.broker.watch.nodes import FleetNode, look
+from hushgrid.node.config.watch import WATCH, WatchConfig
+from hushgrid.node.schema.sections import Tls
 from tests.support.daemons.deployed_fleet import Daemon, Fleet, broker, certificates
 from tests.support.daemons.deployed_ring import rows
 from tests.support.daemons.masked_fleet import SUM, fingerprint
@@ -13,6 +16,7 @@ from tests.support.paths import DEPLOY
 
 SITES = {"s1": ("n0", "n1", "n2"), "s2": ("n3", "n4", "n5")}
 DEVICES = [node for nodes in SITES.values() for node in nodes]
+WATCHED = {"ca": "ca.crt", "cert": f"{WATCH}.crt", "key": f"{WATCH}.key"}
 SCENARIO = SUM.replace("nodes: 4", "nodes: 6").replace(
     "masked: {corrupt: 1, contributors: 3}", "masked: {corrupt: 0, sites: {number: 2}}"
 )
@@ -44,7 +48,7 @@ class SiteFleet:
 
     def __init__(self, directory: Path, program: Path, stack, scenario: str = SCENARIO, honest: int = 4) -> None:
         self.certs = directory / "certs"
-        certificates(self.certs, "coordinator", *SITES, *DEVICES)
+        certificates(self.certs, "coordinator", WATCH, *SITES, *DEVICES)
         self.above = self._fleet(directory / "above", program, stack)
         self.sites = {site: self._fleet(directory / site, program, stack) for site in SITES}
         (self.above.directory / "scenario.yaml").write_text(scenario)
@@ -82,6 +86,12 @@ class SiteFleet:
             (fleet.directory / "nodes" / f"{node}.yaml").write_text(file)
             A, b = self.rows(node)
             np.savez(fleet.directory / "nodes" / f"{node}.npz", A=A, b=b)
+
+    def seen(self, site: str = "") -> dict[str, FleetNode]:
+        """What `hushgrid watch` sees of the fleet above, or of a site's."""
+        fleet, name = (self.sites[site], f"taps-{site}") if site else (self.above, "taps")
+        tls = Tls(**{key: f"{self.certs}/{end}" for key, end in WATCHED.items()})
+        return look(WatchConfig(fleet=name, broker=fleet.url, tls=tls))
 
     @staticmethod
     def rows(node: str):

@@ -73,6 +73,18 @@ class CountingGate:
         return np.array([self.i + 1, -(self.i + 1) * 7, 10 ** (self.i % 15)], dtype=np.int64)
 
 
+def watched(server: MaskedServer, sums: list[tuple[list[float], tuple[str, ...]]]) -> MaskedServer:
+    """The same, which takes down each sum that it decodes, and of whom."""
+    advance = server.advance
+
+    def seen(total, devices):
+        sums.append(((total / G).tolist(), tuple(devices)))
+        return advance(total, devices)
+
+    server.advance = seen
+    return server
+
+
 class MaskedFleet:
     """n devices and their coordinator. Each message is delivered with luck; `step` makes one delivery or lets time
     pass.
@@ -121,15 +133,7 @@ class MaskedFleet:
         at = masked.ServerContext(
             members=self.names, terms=self.terms, start=np.zeros(D), public=lambda x: 0 * x, prox=self.prox
         )
-        server = MaskedServer(self.params, at)
-        advance = server.advance
-
-        def seen(total, among):
-            self.sums.append(((total / G).tolist(), tuple(among)))
-            return advance(total, among)
-
-        server.advance = seen
-        return server
+        return watched(MaskedServer(self.params, at), self.sums)
 
     def put(self, src: str, step) -> None:
         for send in step.send:

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from hushgrid.broker.simulation import run
 from hushgrid.kernels.patterns.masked import Ask, Masked
 from hushgrid.kernels.problems.statistics import STATISTICS
 from hushgrid.lab.attacks.masked import decodable
 from hushgrid.lab.attacks.transcript import Transcript, parse
 from tests.support.runs.attacked_runs import rows
+from tests.support.runs.background_run import assert_same_bits
 
 GAUSSIAN = {
     "mechanism": "gaussian", "accountant": "gdp", "epsilon": 1.0, "delta": 1e-5,
@@ -47,6 +49,16 @@ def assert_no_pad_twice(transcript: list[dict[str, Any]]) -> Transcript:
     assert len({words for _, words in per_device}) == len(per_device)
     assert decodable(of)
     return of
+
+
+def assert_faults_change_nothing(raw: dict[str, Any], seeds: int) -> None:
+    """Losses, repeats, reordering and crashes change no bit of the result, and use no pad twice."""
+    quiet = run(raw)
+    for seed in range(seeds):
+        faults = {"loss": 0.2, "duplicate": 0.3, "reorder": 0.5, "crash": 0.1, "seed": seed}
+        disturbed = run(raw | {"run": {"record": "transcript", "faults": faults}})
+        assert_same_bits(quiet, disturbed)
+        assert_no_pad_twice(disturbed.transcript)
 
 
 # --- Small runs that add up a statistic, and what they must show ---

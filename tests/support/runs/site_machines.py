@@ -11,7 +11,7 @@ from hushgrid.kernels.algorithms.fedavg import MaskedServer, Params
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns import masked, sites
 from hushgrid.node import wire
-from tests.support.runs.masked_machines import CountingGate, D, G, SeededMasks
+from tests.support.runs.masked_machines import CountingGate, D, G, SeededMasks, watched
 
 TOP = "coordinator"
 
@@ -68,15 +68,7 @@ class TwoLevels:
     def centre(self):
         among = {site: (frozenset(nodes), self.terms.contributors) for site, nodes in self.sites.items()}
         terms = replace(self.terms, contributors=self.least_sites)
-        top = MaskedServer(self.params, self.context(self.sites, terms, among))
-        advance = top.advance
-
-        def seen(total, devices):
-            self.sums.append(((total / G).tolist(), tuple(devices)))
-            return advance(total, devices)
-
-        top.advance = seen
-        return top
+        return watched(MaskedServer(self.params, self.context(self.sites, terms, among)), self.sums)
 
     # --- the network ---
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from functools import partial
 
-from hushgrid.kernels.types import Document
 from hushgrid.lab.simulate.faults import SHARES
-from hushgrid.lab.simulate.fleet import Fleet, fleet
-from hushgrid.lab.simulate.search import Report, search
-from hushgrid.node.schema.yaml_file import read_yaml
-from tests.support.paths import ROOT
-from tests.support.scenarios.simulated_lives import SCENARIOS, made
+from hushgrid.lab.simulate.front import simulate
+from hushgrid.lab.simulate.patterns import SCENARIOS
+from hushgrid.lab.simulate.search import Report
 
 #: What each kind of fault is called.
 NAMES = {
@@ -21,13 +20,6 @@ NAMES = {
     "clock": "clock set", "sleep": "machine asleep", "card": "card replaced or put back",
     "owner": "budget or consent changed", "source": "data file half written, missing",
 }  # fmt: skip
-
-
-def fleets() -> dict[str, tuple[Document, Fleet]]:
-    """One of each pattern, and masked sums, by the table's name."""
-    small = {name: (scenario, made(name)) for name, scenario in SCENARIOS.items()}
-    path = ROOT / "scenarios" / "hourly-energy.yaml"
-    return small | {"masked sums": (read_yaml(path), fleet(read_yaml(path), str(path), path.parent))}
 
 
 def table(reports: dict[str, Report]) -> str:
@@ -51,7 +43,9 @@ def table(reports: dict[str, Report]) -> str:
 
 
 def main(faults: int = 10_000, seed: int = 1) -> None:
-    print(table({name: search(raw, one, faults, seed) for name, (raw, one) in fleets().items()}))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # then the table is about what was tried until then
+    reports = simulate([], faults=faults, seed=seed, say=partial(print, flush=True))
+    print(table(dict(zip(SCENARIOS, reports, strict=True))))
 
 
 if __name__ == "__main__":

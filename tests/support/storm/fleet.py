@@ -299,8 +299,7 @@ class Storm:
 
     def _reload(self, name: str, share: float, seconds: float = 0.0) -> None:
         """share: of the budget that its owner allows for so many seconds, if it is whole now; 0: as it was."""
-        whole = self._budget(name, 1.0)
-        if share and self.budgets[name] == whole:
+        if share and self.budgets[name] == self._budget(name, 1.0):
             self.budgets[name] = self._budget(name, share)
             self._write(name)
             self._later(seconds, "restore", name)

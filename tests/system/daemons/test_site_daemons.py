@@ -88,3 +88,31 @@ def test_a_site_waits_for_a_device_that_starts_late(tmp_path, mosquitto_program,
     late.wait_for(" done: ")
     value, sd = told(fleet)
     assert np.abs(value - mean_of(fleet, DEVICES)).max() < 5 * sd.max()
+
+
+def test_whoever_watches_a_fleet_of_sites_sees_what_each_level_does(tmp_path, mosquitto_program, stack):
+    """Above the sites, which say of no budget; in a site its devices and its coordinator; when it ends, that too."""
+    fleet = SiteFleet(tmp_path, mosquitto_program, stack)
+    sites = [fleet.site(name) for name in SITES]
+    devices = [fleet.device(name) for name in DEVICES]
+    top = fleet.above.coordinator("--once")
+    assert top.code() == 0, top.said
+    for daemon in devices:
+        daemon.wait_for(" done: rounds")
+    for daemon in sites:
+        daemon.wait_for("its devices' run")
+    above, below = fleet.seen(), fleet.seen("s1")
+    assert {*above} == {"coordinator", *SITES}
+    for site in SITES:
+        status = above[site].status
+        assert (status.state, status.last, status.round, status.rounds) == ("idle", "done", 1, 1)
+        assert status.epsilon is status.epsilon_left is status.data_age_s is None
+        assert status.certificate_days > 0
+    assert {*below} == {"coordinator", *SITES["s1"]}
+    assert below["coordinator"].there
+    status = below["coordinator"].status
+    assert (status.state, status.last, status.round, status.waits_for) == ("idle", "done", 1, ())
+    assert {*status.entries} == {*SITES["s1"]}
+    assert [daemon.end() for daemon in (*sites, *devices)] == [0] * 8
+    assert {fleet.seen(site)["coordinator"].status.state for site in SITES} == {"off"}
+    assert {fleet.seen()[site].status.state for site in SITES} == {"off"}

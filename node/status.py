@@ -93,6 +93,8 @@ class Status(Struct, frozen=True, kw_only=True):
     #: it never depends on what the data are
     data_age_s: Amount | None = None
     refused_at: Moment | None = None  #: when it refused last
+    #: it says so again within as long, if it can: whoever stands by for it takes silence for its death; a coordinator's
+    again_s: Annotated[float, Meta(ge=0, le=3600)] | None = None
     #: messages of this session that somebody else has made, as far as `trust:` tells; null: it trusts its broker
     forged: Annotated[int, Meta(ge=0)] | None = None
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
 from hushgrid.broker.coordinator.interval_log import prune
-from hushgrid.broker.coordinator.intervals import Intervals
+from hushgrid.broker.coordinator.intervals import NOTES, Intervals
+from hushgrid.broker.coordinator.membership import Precedence
 from hushgrid.broker.coordinator.run_history import failed
 from hushgrid.broker.coordinator.run_records import keep, summary
 from hushgrid.broker.coordinator.status import Reporter, Views, activity
 from hushgrid.broker.standby.replica import Replicated
-from hushgrid.broker.standby.takeover import take_over
+from hushgrid.broker.standby.takeover import Seat, take_over
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.types import Document
 from hushgrid.node import system
@@ -40,8 +41,9 @@ from hushgrid.node.schema.durations import in_words, validity
 from hushgrid.node.schema.sections import Section
 from hushgrid.node.served import Served
 from hushgrid.node.status import moment
-from hushgrid.node.transport.link import Link
-from hushgrid.node.wire import COORDINATOR
+from hushgrid.node.transport.link import Link, Party
+from hushgrid.node.transport.schemes import link_to
+from hushgrid.node.wire import COORDINATOR, Instance
 
 if TYPE_CHECKING:
     from hushgrid.node.trust.guarded import Guarded
@@ -94,6 +96,8 @@ def declared(config: CoordinatorConfig, path: str) -> Declared:
         )
     if plan.sites and config.trust is not None:
         raise InputError(f"{path}: trust: found it beside sites, expected none: what a site says is not sealed")
+    if plan.sites and config.standby is not None:
+        raise InputError(f"{path}: standby: found it beside sites, expected none: a site goes on with no run again")
     if (periods := plan.kind.periods(plan.problem)) is not None:
         check_day(config, periods, path)
     for key, value in (("run", config.run), ("quorum", config.quorum)):
@@ -139,8 +143,8 @@ def main(
         service = service_class(config, path, public, signals, ledger)
         if standby or hand_over or (config.standby is not None and not once):
             service.unit.ready()
-            began = take_over(config, path, ledger, signals, _say, at_once=hand_over or not standby)
-            service.began = began or service.began
+            began = take_over(config, path, ledger, signals, _say, at_once=hand_over or not standby, keys=NOTES)
+            service.began, service.begins = began or service.began, not (standby or hand_over)
         try:
             if once:
                 service.once()
@@ -164,6 +168,7 @@ class Service:
         self.config, self.path, self.signals, self.ledger = config, path, signals, ledger
         self.unit, self.reporter, self.views = Unit(), Reporter(config), Views(_say)
         self.began = system.machine.wall()
+        self.begins = True  #: whether a run is made as it starts
         self.credentials = credentials_of(COORDINATOR, config.trust, config.tls, path, public.plan.nodes)
         self._guard: Guarded | None = None  #: of the coordinator that it has now
         self.replicated: Replicated | None = None  #: the coordinator of now, if there is a standby
@@ -190,6 +195,9 @@ class Service:
         if why := failed(self.ledger, encode_plan(self.plan)):
             _say(Warned(f"not begun again: the last run of this plan ended with: {why}; all the same: {_again()}"))
             self._idle()
+        elif not self.begins and self.ledger.runs.under_way() is None and self.ledger.runs.last() is not None:
+            _say(f"the last run is over; the next run: {_again()}")
+            self._idle()
         while not self.signals:
             self._look()
             self.signals.begin = False
@@ -199,6 +207,8 @@ class Service:
                 self._coordinate(coordinator, link)
                 if coordinator.finished:
                     self._over(coordinator, began)
+                    if self.replicated is not None:
+                        link.send(self.replicated.concluded())
                     self._wait(coordinator, link)
             finally:
                 self._leave(coordinator, link, off=bool(self.signals))
@@ -248,14 +258,17 @@ class Service:
         coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
         self.replicated = None
         if config.standby is not None:
-            self.replicated = Replicated(coordinator, config.fleet)
+            self.replicated = Replicated(coordinator, config.fleet, lambda: coordinator.ending, NOTES)
             coordinator.observe = self.replicated.observe
             if coordinator.driver is not None:  # it goes on with a run
                 self.replicated.observe(coordinator.driver, True)
         return link_for(coordinator, config.broker, config.tls, keepalive=config.keepalive)
 
     def _serve(self, coordinator: Coordinator, link: Link, until: Callable[[], bool]) -> None:
-        serve_all([(self.replicated or self._guarded(coordinator), link)], until, self.signals, self.wait)
+        def wait() -> float:
+            return min(self.wait(), self.reporter.again_s or inf)
+
+        serve_all([(self.replicated or self._guarded(coordinator), link)], until, self.signals, wait)
 
     def _guarded(self, coordinator: Coordinator) -> Served:
         """The coordinator behind its guard, with keys of its own; itself, if its broker is trusted."""
@@ -318,11 +331,28 @@ class Service:
             self._look()
 
     def _idle(self) -> None:
-        """Nothing to coordinate, and no connection, until a run is due, or asked for."""
+        """Nothing to coordinate, until a run is due, or asked for: no connection, unless another one stands by."""
         self.unit.shows("waits for SIGUSR1" if self.config.run is None else "waits for the next interval")
-        while not self._asked():
-            serve_all([], lambda: self._asked() or self.signals.reload, self.signals, self.wait)
-            self._look()
+        precedence, config = Precedence(), self.config
+        precedence.instance = Instance(self.ledger.id, self.ledger.runs.new_session(), self.began)
+        seats: list[tuple[Seat, Link]] = []
+        if config.standby is not None:
+            seat = Seat(config.fleet, precedence.instance, _say, precedence.read)
+            party = Party(COORDINATOR, seat.will, seat.subscriptions, config.tls, False, config.keepalive)
+            seats.append((seat, link_to(config.broker, party)))
+
+        def roused() -> bool:
+            for _, link in seats:
+                precedence.check(link.connects)
+            return self._asked() or self.signals.reload
+
+        try:
+            while not self._asked():
+                serve_all(seats, roused, self.signals, self.wait)
+                self._look()
+        finally:
+            for _, link in seats:
+                link.close(forget=False)
 
     def _asked(self) -> bool:
         return self.signals.begin or bool(self.signals)
@@ -340,6 +370,7 @@ class Service:
                 )  # runs by a schedule, or when they are asked for
                 config = with_fixed(self.config, read, (*FIXED, "run") if another else FIXED, self.path, _say)
                 public, self.config = declared(config, self.path), config
+                self.reporter.config = config
             except InputError as error:
                 _say(Warned(f"its configuration stays as it was: {error}"))
                 return

@@ -36,6 +36,7 @@ from hushgrid.node.schema.durations import seconds
 from hushgrid.node.wire import Birth, Plan
 
 KEY, DAY = "schedule", "day"  #: of the ledger's notes
+NOTES = (KEY, DAY, warm_start.KEY, interval_log.LAST)  #: all of them that an interval goes by
 Noted = TypeVar("Noted")
 #: What an interval is missed for, by the error that ended it.
 CAUSES: tuple[tuple[type[HushgridError], str], ...] = (

@@ -22,6 +22,7 @@ from hushgrid.node import status, system, views
 from hushgrid.node.config.coordinator import CoordinatorConfig, SiteConfig
 from hushgrid.node.log import Warned
 from hushgrid.node.problems.kind import Tests
+from hushgrid.node.schema.durations import seconds
 from hushgrid.node.status import NAMED, Status
 from hushgrid.node.transport.certificate import OwnCertificate, days_of
 from hushgrid.node.transport.link import Link
@@ -30,6 +31,7 @@ from hushgrid.node.views import ASKED, EDGES, PRICES, AnswerView, RunView
 from hushgrid.node.wire import COORDINATOR, WIRE
 
 OFTEN_S, SELDOM_S = 2.0, 30.0  #: between two statuses: if somebody else is waited for, and of a run that goes on
+ALIVE_S = 5.0  #: between two statuses if another coordinator stands by, at most; else a quarter of its patience
 STATES: dict[str, status.State] = {"finishing": "over", "over": "idle"}  #: of a phase; else the phase itself
 
 
@@ -64,6 +66,12 @@ class Reporter:
         self._said: tuple[object, ...] = ()
         self._at = -SELDOM_S
 
+    @property
+    def again_s(self) -> float | None:
+        """Seconds until it is said again, whatever happens; None: nobody stands by."""
+        standby = self.config.standby if isinstance(self.config, CoordinatorConfig) else None  # a site has none
+        return None if standby is None else min(ALIVE_S, seconds(standby) / 4)
+
     def __call__(self, coordinator: Coordinator, link: Link, now: float | None = None) -> None:
         """At every turn of the loop: says it again if something is another now, or has been for long."""
         now = system.machine.monotonic() if now is None else now
@@ -75,7 +83,8 @@ class Reporter:
         self._notice(coordinator)
         missing = waits if coordinator.phase != "running" else ()
         news = (link.connects, coordinator.phase, coordinator.run, missing, tuple(self._gone), self.due, self.refuses)
-        if news == self._said and not (coordinator.phase == "running" and now - self._at >= SELDOM_S):
+        again = SELDOM_S if coordinator.phase == "running" else inf
+        if news == self._said and now - self._at < min(again, self.again_s or inf):
             return
         if link.connects != (self._said or (0,))[0]:
             self.certificate.take(system.machine.wall())
@@ -128,6 +137,7 @@ class Reporter:
             interval=self.interval,
             certificate_days=days_of(self.config.tls),
             certificate=self.certificate.number,
+            again_s=self.again_s,
             forged=coordinator.forgeries if self.config.trust else None,
         )
 

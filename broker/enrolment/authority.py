@@ -196,12 +196,14 @@ class Authority:
         (folder / "ca.crt").write_bytes(self.certificate.public_bytes(Encoding.PEM))
         return Tls(ca=str(folder / "ca.crt"), cert=str(cert), key=str(key_file))
 
-    def sign_server(self, name: str, key: CertificatePublicKeyTypes, *hosts: str) -> x509.Certificate:
+    def sign_server(
+        self, name: str, key: CertificatePublicKeyTypes, *hosts: str, bridge: bool = False
+    ) -> x509.Certificate:
         """A broker's certificate, which clients check by the name or the number in its URL: `hosts`, of its servers.
 
-        Several servers show it to each other too.
+        Several servers show it to each other too, and a `bridge` shows it to the broker above.
         """
-        client = [ExtendedKeyUsageOID.CLIENT_AUTH] if len(hosts) > 1 else []
+        client = [ExtendedKeyUsageOID.CLIENT_AUTH] if bridge or len(hosts) > 1 else []
         uses = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, *client])
         names = x509.SubjectAlternativeName([_general(host) for host in dict.fromkeys(hosts)])
         return self._sign(name, key, LIFETIME, [(uses, False), (names, False)])

@@ -114,7 +114,7 @@ def take_over(directory: FleetDirectory, name: str, authority: Authority, clear:
     """
     topics = Topics(directory.fleet)
     with for_a_minute(directory, name, authority) as tls:
-        link = MqttLink(directory.broker, name, tls=tls, persistent=False)
+        link = MqttLink(directory.broker_of(name), name, tls=tls, persistent=False)
         link.connect(CONNECT_S)
         link.close(clear=(topics.state(name), topics.status(name)) if clear else ())
 

@@ -6,9 +6,10 @@
     NAME.crt           a certificate an identity
     scenario.yaml, coordinator.yaml, watch.yaml
     broker/            all that a broker reads
+    broker-NAME/       the same, of a site whose broker is bridged to that one
 
-No private key of a box is ever here. That of the broker is, in broker/certs: it is made with the directory, and goes
-where broker/ goes.
+No private key of a box is ever here. That of a broker is, in its certs/: it is made with the directory, and goes where
+broker/ goes.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import shutil
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from hushgrid import deploy
@@ -37,7 +39,8 @@ from hushgrid.broker.enrolment.authority import (
     write_key,
 )
 from hushgrid.broker.enrolment.lists.access import Access, Role, access_of, members_of
-from hushgrid.broker.enrolment.lists.choose import BrokerKind, broker_files, check_servers
+from hushgrid.broker.enrolment.lists.bridges import BridgeSection, check_bridges, connection, lower, upper
+from hushgrid.broker.enrolment.lists.choose import BRIDGED, BrokerKind, broker_files, check_servers
 from hushgrid.broker.enrolment.lists.place import BROKER, owner
 from hushgrid.broker.standby.replica import STANDBY
 from hushgrid.kernels.errors import InputError
@@ -51,6 +54,7 @@ from hushgrid.node.schema.yaml_file import convert, read_yaml
 from hushgrid.node.transport.connect import parse_urls, split
 from hushgrid.node.wire import COORDINATOR
 
+CLUSTER_SILENT_S = 60  #: of a coordinator whose broker is a cluster: an election takes up to 17 s
 ABOVE = "above-ca.crt"  #: the authority of the fleet above a site
 ROLES: dict[str, Role] = {COORDINATOR: "coordinator", STANDBY: "standby", WATCH: "watch", BROKER: "broker"}
 
@@ -62,7 +66,17 @@ class FleetFile(Section, frozen=True, kw_only=True):
     broker: str  #: mqtts://host:port; of a cluster several, with commas between them
     kind: BrokerKind = "mosquitto"
     scenario: str = "scenario.yaml"
+    bridges: dict[Name, BridgeSection] = msgspec.field(default_factory=dict)  #: sites with a broker of their own
     site: Name | None = None  #: whose devices they are, of a scenario in two levels; None: of its sites, or all nodes
+
+
+class Broker(NamedTuple):
+    """One broker of a fleet, on a machine of its own."""
+
+    folder: Path  #: what it reads
+    urls: str
+    access: Access
+    more: str = ""  #: in its configuration
 
 
 class Issued(msgspec.Struct, kw_only=True):
@@ -97,7 +111,8 @@ class FleetDirectory:
         if not (path / "fleet.yaml").is_file():
             raise InputError(f"{path}: found no fleet.yaml, expected a fleet's directory (hushgrid fleet init)")
         file = convert(with_servers(read_yaml(path / "fleet.yaml")), FleetFile, str(path / "fleet.yaml"))
-        self.fleet, self.broker, self.kind, self.site = file.fleet, file.broker, file.kind, file.site or ""
+        self.fleet, self.broker, self.kind, self.bridges = file.fleet, file.broker, file.kind, file.bridges
+        self.site = file.site or ""
         self.scenario_file = path / file.scenario
         self.identities = _identities(path / "identities.json")
 
@@ -107,26 +122,30 @@ class FleetDirectory:
 
         Raises InputError if it is there, or something is wrong.
         """
-        hosts = _hosts(file.broker)
+        _hosts(file.broker)
         check_servers(file.kind, parse_urls(file.broker))
-        members_of(load_scenario(scenario), str(scenario), file.site or "")
+        nodes = members_of(load_scenario(scenario), str(scenario), file.site or "")
+        _check_bridges(file, nodes)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise InputError(f"{path}: found an existing path, expected a new directory")
         key_file = ca_key or path / "ca.key"
         if key_file.exists():
             raise InputError(f"{key_file}: found an existing file, expected none: it may be another fleet's key")
-        (path / "broker" / "certs").mkdir(mode=0o700, parents=True)
+        path.mkdir(parents=True, exist_ok=True)
         _copy_scenario(scenario, path)
         authority = Authority.make(file.fleet)
         write_key(authority.key, key_file)
         write_file(path / "ca.crt", authority.certificate.public_bytes(Encoding.PEM))
         write_file(path / "identities.json", b"{}")
-        lines = [f"{key}: {value}\n" for key, value in msgspec.structs.asdict(file).items() if value is not None]
+        lines = [f"{key}: {value}\n" for key, value in msgspec.to_builtins(file).items() if value not in (None, {})]
         write_file(path / "fleet.yaml", "".join(lines).encode())
         made = cls(path)
-        key = ec.generate_private_key(ec.SECP256R1())
-        write_key(key, path / "broker" / "certs" / "broker.key")
-        made._put(BROKER, authority.sign_server(BROKER, key.public_key(), *hosts))
+        for name in (BROKER, *made.bridges):
+            certs = made.folder(name) / "certs"
+            certs.mkdir(mode=0o700, parents=True)
+            key = ec.generate_private_key(ec.SECP256R1())
+            write_key(key, certs / "broker.key")
+            made._put(name, made._sign_broker(name, key.public_key(), authority))
         made.write_list(authority)
         return made
 
@@ -211,17 +230,25 @@ class FleetDirectory:
             raise InputError(f"the request: found it for {request.name or 'nobody'}, expected one for {name}")
 
     def _signed(self, name: str, request: Request, authority: Authority) -> x509.Certificate:
-        if name == BROKER:
-            signed = authority.sign_server(name, request.key, *_hosts(self.broker))
-            (self.path / "broker" / "certs" / "broker.key").unlink(missing_ok=True)  # no longer the certificate's
+        if self._is_broker(name):
+            signed = self._sign_broker(name, request.key, authority)
+            (self.folder(name) / "certs" / "broker.key").unlink(missing_ok=True)  # no longer the certificate's
         else:
             signed = authority.sign(name, request.key)
         self._put(name, signed)
         return signed
 
+    def _is_broker(self, name: str) -> bool:
+        return name == BROKER or name in self.bridges
+
+    def _sign_broker(self, name: str, key: CertificatePublicKeyTypes, authority: Authority) -> x509.Certificate:
+        urls = self.bridges[name].broker if name in self.bridges else self.broker
+        return authority.sign_server(name, key, *_hosts(urls), bridge=name in self.bridges)
+
     def _put(self, name: str, signed: x509.Certificate) -> None:
         """Makes a certificate the newest of a name, on the disk."""
-        identity = self.identities.setdefault(name, Identity(name=name, role=ROLES.get(name, "device")))
+        role: Role = "bridge" if name in self.bridges else ROLES.get(name, "device")
+        identity = self.identities.setdefault(name, Identity(name=name, role=role))
         identity.state = "enrolled"
         issued = Issued(
             serial=f"{signed.serial_number:x}",
@@ -232,8 +259,8 @@ class FleetDirectory:
         identity.certificates = [*identity.certificates, issued]
         pem = signed.public_bytes(Encoding.PEM)
         write_file(self.path / f"{name}.crt", pem)
-        if name == BROKER:
-            write_file(self.path / "broker" / "certs" / "broker.crt", pem)
+        if self._is_broker(name):
+            write_file(self.folder(name) / "certs" / "broker.crt", pem)
         self._save()
 
     def _save(self) -> None:
@@ -243,8 +270,9 @@ class FleetDirectory:
         """The list of revoked certificates, good for ten years from now."""
         issued = [one for identity in self.identities.values() for one in identity.certificates]
         content = authority.revoked((int(one.serial, 16), one.revoked) for one in issued if one.revoked is not None)
-        write_file(self.path / "broker" / "crl.pem", content)
-        self._give_away()
+        for name in (BROKER, *self.bridges):
+            write_file(self.folder(name) / "crl.pem", content)
+            _give_away(self.folder(name))
 
     # --- for the machines ---
 
@@ -261,6 +289,8 @@ class FleetDirectory:
             text = re.sub("^fleet: .*$", f"fleet: {self.fleet}", text, flags=re.M)
             text = re.sub("^broker: .*$", f"broker: {_written(self.broker)}", text, flags=re.M)
             text = re.sub(r"\bcerts/", f"{folder}/", text)
+            if len(split(self.broker)) > 1:  # while its servers elect nobody is heard, who is silent by no fault
+                text = re.sub("^silent_s: .*$", f"silent_s: {CLUSTER_SILENT_S}", text, flags=re.M)
             if name == WATCH and self.kind == "rabbitmq":  # which is asked for each by name
                 text += "members: []\n"
             text = re.sub("^members: .*$", f"members: [{', '.join(self.members())}]", text, flags=re.M)
@@ -304,30 +334,62 @@ class FleetDirectory:
         scenario, file = self.scenario(), str(self.scenario_file)
         return access_of(self.fleet, scenario, file, out, site=self.site, standby=standby)
 
+    # --- its brokers ---
+
+    def folder(self, name: str) -> Path:
+        """What the broker reads that has this identity."""
+        return (self.path / ("broker" if name == BROKER else f"broker-{name}")).resolve()
+
+    def broker_of(self, name: str) -> str:
+        """Where an identity connects: at its site's broker, or the fleet's."""
+        return next((bridge.broker for bridge in self.bridges.values() if name in bridge.members), self.broker)
+
+    def brokers(self) -> dict[str, Broker]:
+        """Each by its identity, the fleet's first. Raises InputError if the scenario is wrong."""
+        access, urls = self.access(), parse_urls(self.broker)
+        above = upper(access, self.bridges, [name for name in self.bridges if self.is_out(name)])
+        brokers = {BROKER: Broker(self.folder(BROKER), self.broker, above)}
+        for name, bridge in self.bridges.items():
+            crosses = above.by_name.get(name)
+            more = connection(crosses, urls[0], self.folder(name)) if crosses else ""
+            brokers[name] = Broker(self.folder(name), bridge.broker, lower(access, bridge.members), more)
+        return brokers
+
     def use(self, kind: BrokerKind) -> None:
         """The fleet's broker is of this kind from now on. `write_broker` writes its files."""
+        if self.bridges and kind != BRIDGED:
+            raise InputError(f"--for: found {kind}, expected {BRIDGED}: the brokers of {', '.join(self.bridges)}")
         text = (self.path / "fleet.yaml").read_text()
         write_file(self.path / "fleet.yaml", re.sub("^kind: .*$", f"kind: {kind}", text, flags=re.M).encode())
         self.kind = kind
 
     def write_broker(self) -> None:
-        """broker/, from the scenario and who is enrolled: configuration and access list. Its certificate, key and
-        list of revoked are written where they change. Raises InputError if the scenario is wrong.
+        """broker/ and those of sites, from the scenario and who is enrolled: configuration and access list. Their
+        certificates, keys and lists of revoked are written where they change. Raises InputError if the scenario is
+        wrong.
         """
-        place = (self.path / "broker").resolve()
-        shutil.copyfile(self.path / "ca.crt", place / "certs" / "ca.crt")
-        for name, text in broker_files(self.kind, self.access(), place, parse_urls(self.broker)).items():
-            write_file(place / name, text.encode())
-        self._give_away()
+        for broker in self.brokers().values():
+            shutil.copyfile(self.path / "ca.crt", broker.folder / "certs" / "ca.crt")
+            files = broker_files(self.kind, broker.access, broker.folder, parse_urls(broker.urls))
+            for name, text in files.items():
+                more = broker.more if name == "mosquitto.conf" else ""
+                write_file(broker.folder / name, (text + more).encode())
+            _give_away(broker.folder)
 
-    def _give_away(self) -> None:
-        """What the broker reads is its user's, if that is on this machine: it gives root's rights up, and reads lists
-        again.
-        """
-        folder = (self.path / "broker").resolve()
-        if (who := owner(folder)) is not None:
-            for path in (folder, *folder.rglob("*")):
-                os.chown(path, *who, follow_symlinks=False)
+
+def _give_away(folder: Path) -> None:
+    """What the broker reads is its user's, if that is on this machine: it gives root's rights up, and reads lists
+    again.
+    """
+    if (who := owner(folder)) is not None:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, *who, follow_symlinks=False)
+
+
+def _check_bridges(file: FleetFile, nodes: list[str]) -> None:
+    if file.bridges and file.kind != BRIDGED:
+        raise InputError(f"--bridge: found --broker-kind {file.kind}, expected {BRIDGED}")
+    check_bridges(file.bridges, nodes, ROLES)
 
 
 def _identities(file: Path) -> dict[str, Identity]:

@@ -47,9 +47,11 @@ from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
 from hushgrid.node.problems.records.data import Arrays
 from hushgrid.node.problems.rolling import Point
 from hushgrid.node.runtime.member import Member, Simulated
+from hushgrid.node.transport.connect import several
 from hushgrid.node.wire import COORDINATOR, Topics
 
 Transcript = list[Document] | None  #: every message, as the scenario asks for it
+CLUSTER_S = 180.0  #: of patience with a cluster: on busy machines an election and what follows took 86 s
 OUTCOME = "outcome.json"  #: in the run's own place: how the coordinator ended
 
 
@@ -357,7 +359,8 @@ def _mqtt(run: Started, broker: str, silent_s: float) -> tuple[str, Transcript]:
         run.progress.phase(f"broker: {running.name}")
         spy = Spy(running.url, eavesdropper) if eavesdropper is not None else None
         try:
-            common, nodes = _children(run, running.url, suffix, silent_s)
+            patience = max(silent_s, CLUSTER_S) if several(running.url) else silent_s
+            common, nodes = _children(run, running.url, suffix, patience)
             hands = deal(nodes, scenario.run.processes)
             for process, hand in hands.items():
                 signals.check()

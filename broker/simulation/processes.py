@@ -209,7 +209,7 @@ def main(argv: list[str]) -> int:
     children = msgspec.json.decode(Path(file).read_bytes(), type=list[Child])
     first = children[0]
     # A run under way waits as long for a broker that is not its own as for a node; one that begins is told at once.
-    patience = max(BEGIN_S, first.silent_s) if AGAIN in options else BEGIN_S
+    patience = max(BEGIN_S, first.silent_s) if AGAIN in options or several(first.broker) else BEGIN_S
     try:
         plug(first.plugins, "--plugin")
         return _coordinator(first, patience) if first.role == "coordinator" else _nodes(children, patience)

@@ -1,10 +1,17 @@
-"""The run of a coordinator on the topic of its standby: after every commit, before what is sent after it.
+"""The last run of a coordinator on the topic of its standby: after every commit, before what is sent after it. On
+another, before anything of an interval, what its ledger notes: which interval it is, when the next one is due, where
+the last one has ended.
 
 The broker delivers in order, so whatever a member has of the run, the topic has its state. It holds what the broker
-sees anyway. To go on with a run from here is to start again on one's own ledger: nothing is asked twice.
+sees anyway. To go on with a run from here is to start again on one's own ledger: nothing is asked twice. How a run has
+ended stands there too: it is not made again.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from itertools import count
+from typing import Literal
 
 import msgspec
 
@@ -13,22 +20,61 @@ from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.driver import Driver, Stored
 from hushgrid.node.runtime.endpoint import Clock, Endpoint
-from hushgrid.node.wire import COORDINATOR, Instance, Plan, Publication, Topics
+from hushgrid.node.wire import COORDINATOR, PLAN_LIMIT, Finish, Instance, Plan, Publication, Topics
 
 STANDBY = "standby"  #: an identity that reads what the coordinator says of itself
+Notes = dict[str, bytes]
+Standing = Literal["running", "done", "stopped"]
+_said = count(1)  # of this process
+OVER: dict[str, Standing] = {"done": "done", "stopped": "stopped"}  #: of a ledger's words for a run
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """A run under way, as a coordinator's ledger has it."""
+    """The last run that has begun its rounds, as a coordinator's ledger has it."""
 
     run: bytes
     plan: bytes
     state: bytes
+    began: float = 0.0  #: of the coordinator that says it, s since 1970
+    no: int = 0  #: how often it has said anything here: RabbitMQ retains an older one on another server of a cluster
+    status: Standing = "running"
+    last: bytes = b""  #: its farewell, once that is decided
+
+    @property
+    def when(self) -> tuple[float, int]:
+        """The later is the larger."""
+        return self.began, self.no
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """What a coordinator's ledger notes, and when it has said so, as of a `Replica`."""
+
+    notes: Notes
+    began: float
+    no: int
+
+    @property
+    def when(self) -> tuple[float, int]:
+        """The later is the larger."""
+        return self.began, self.no
 
 
 def topic(fleet: str) -> str:
     """Where a fleet's replica stands, retained."""
     return Topics(fleet).edge(COORDINATOR, STANDBY)
+
+
+def notes_topic(fleet: str) -> str:
+    """Where what its ledger notes stands, retained."""
+    return Topics(fleet).edge(COORDINATOR, f"{STANDBY}-notes")
+
+
+def decode_notes(payload: bytes) -> Noted:
+    """Raises Malformed. Who reads a note looks at what is in it."""
+    try:
+        return msgspec.msgpack.decode(payload, type=Noted)
+    except msgspec.MsgspecError as error:
+        raise Malformed(f"no notes: {error}") from None
 
 
 def decode(payload: bytes) -> Replica:
@@ -37,21 +83,28 @@ def decode(payload: bytes) -> Replica:
         replica = msgspec.msgpack.decode(payload, type=Replica)
         plan = wire.decode_state(Plan, replica.plan)
         wire.decode_state(Stored, replica.state)
-    except (msgspec.MsgspecError, ValueError) as error:
+        farewell = wire.decode_envelope(replica.last, PLAN_LIMIT) if replica.last else None
+    except (msgspec.MsgspecError, ValueError, Malformed) as error:
         raise Malformed(f"no replica: {error}") from None
     if replica.run != wire.run_id(plan.plan, plan.nonce, plan.members):
         raise Malformed("no replica: its run is of another plan")
+    if farewell is not None and (farewell.run != replica.run or not isinstance(farewell.body, Finish)):
+        raise Malformed("no replica: its farewell is another message")
     return replica
 
 
 class Replicated:
-    """A coordinator as an event loop drives it. After a commit, and on each connection, its run goes out first."""
+    """A coordinator as an event loop drives it. After a commit, and on each connection, its run goes out first; on each
+    connection its ledger's notes under `keys`, too.
+    """
 
-    def __init__(self, endpoint: Endpoint, fleet: str) -> None:
-        self.endpoint, self.topic = endpoint, topic(fleet)
+    def __init__(self, endpoint: Endpoint, fleet: str, ending: Callable[[], bool], keys: Collection[str] = ()) -> None:
+        """`ending`: whether it is in the ledger how the run ends."""
+        self.endpoint, self.topic, self.notes_topic, self.keys = endpoint, topic(fleet), notes_topic(fleet), keys
         self.log = endpoint.log
         self._driver: Driver | None = None  # of the run
         self._news = False  # whether the topic has something else than it is to have
+        self._is_ending, self._ending = ending, False  # of the run; whether the topic has its farewell
 
     def observe(self, driver: Driver, _: bool) -> None:
         """A step of the run is in the ledger."""
@@ -77,7 +130,10 @@ class Replicated:
 
     def connected(self) -> list[Publication]:
         self._news = True
-        return self._first(self.endpoint.connected())
+        ledger = self.endpoint.ledger
+        notes = {key: note for key in self.keys if (note := ledger.note(key)) is not None}
+        first = [Publication(self.notes_topic, wire.encode(Noted(notes, *self._when())), True)] if notes else []
+        return [*first, *self._first(self.endpoint.connected())]
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
         return self._first(self.endpoint.on_message(topic, payload))
@@ -91,38 +147,51 @@ class Replicated:
     def refused(self, topic: str, reason: str) -> list[Publication]:
         return self._first(self.endpoint.refused(topic, reason))
 
+    def concluded(self) -> list[Publication]:
+        """The run is over in the ledger."""
+        self._news = True
+        return self._first([])
+
     # --- inside ---
 
+    def _when(self) -> tuple[float, int]:
+        return self.endpoint.instance.began if self.endpoint.instance else 0.0, next(_said)
+
     def _first(self, out: list[Publication]) -> list[Publication]:
-        if self._driver is not None and self.endpoint.finished:
-            self._driver, self._news = None, True
+        if not self._ending and self._is_ending():
+            self._ending = self._news = True
         if not self._news:
             return out
         self._news = False
-        return [Publication(self.topic, self._replica(), True), *out]
-
-    def _replica(self) -> bytes:
-        """Empty, which clears the topic, if no run is in its rounds."""
-        stored = self._driver.ledger.runs.find(self._driver.run) if self._driver is not None else None
+        stored = self.endpoint.ledger.runs.find(self._driver.run) if self._driver is not None else None
         if stored is None or stored.state is None:
-            return b""
-        return wire.encode(Replica(stored.id, stored.plan, stored.state))
+            return out
+        replica = Replica(
+            stored.id, stored.plan, stored.state, *self._when(), OVER.get(stored.status, "running"), stored.last or b""
+        )
+        return [Publication(self.topic, wire.encode(replica), True), *out]
 
 
-def restore(ledger: Ledger, replica: Replica | None, before: Instance | None = None) -> None:
-    """The run under way in this ledger is that of the topic, as in the ledger of the coordinator `before` this one.
+def restore(
+    ledger: Ledger, replica: Replica | None, before: Instance | None = None, notes: Notes | None = None
+) -> None:
+    """The last run of this ledger is that of the topic, as in the ledger of the coordinator `before` this one, and so
+    are its notes.
 
-    Without one on the topic a run of this ledger is over, unless it was the last one's.
+    Without one on the topic, or if that one is over here too, a run of this ledger is over unless it is the last one's.
     """
-    if replica is None:
-        if before is not None and before.ledger != ledger.id:
+    for key, note in (notes or {}).items():
+        ledger.keep_note(key, note)
+    same_ledger = before is None or before.ledger == ledger.id
+    known = ledger.runs.find(replica.run) if replica is not None else None
+    if replica is None or (known is not None and known.status in OVER and known.status in (replica.status, "done")):
+        if not same_ledger:  # what has begun here since then was another's to end
             ledger.runs.abandon()
         return
-    known = ledger.runs.under_way()
-    if known is None or known.id != replica.run:
+    if known is None or known.status in OVER:
         ledger.runs.abandon()
-        if ledger.runs.find(replica.run) is None:
+        if known is None:
             ledger.join(replica.run, replica.plan)
         else:
             ledger.runs.reopen(replica.run, replica.plan)
-    ledger.commit(replica.run, state=replica.state, status="running")
+    ledger.commit(replica.run, state=replica.state, status=replica.status, last=replica.last or None)

@@ -9,11 +9,12 @@ that it is a later one: the other ends when it reads that. Only then the run is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 
-from hushgrid.broker.standby.replica import STANDBY, Replica, decode, restore, topic
+from hushgrid.broker.standby.replica import STANDBY, notes_topic, restore, topic
 from hushgrid.broker.standby.watcher import LATEST, Watcher
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.machine import Malformed
@@ -32,11 +33,19 @@ QUIET_S = 2.0  #: connected without a word, after which nobody else writes the r
 
 
 def take_over(
-    config: CoordinatorConfig, path: str, ledger: Ledger, signals: Signals, log: Callable[[str], None], *, at_once: bool
+    config: CoordinatorConfig,
+    path: str,
+    ledger: Ledger,
+    signals: Signals,
+    log: Callable[[str], None],
+    *,
+    at_once: bool,
+    keys: Collection[str] = (),
 ) -> float | None:
     """Waits until the coordinator of the file is dead for as long as `standby` says (`at_once`: for nothing).
 
-    Returns when this one begins, s since 1970; its ledger has the run under way. None: somebody asked it to end.
+    Returns when this one begins, s since 1970; its ledger has the last run, and what the other's noted under `keys`.
+    None: somebody asked it to end.
     Raises InputError if the file says nothing of a standby.
     """
     if config.standby is None:
@@ -54,6 +63,7 @@ def take_over(
         log("takes over")
     began = watcher.later(system.machine.wall())
     claim = Claim(config.fleet, Instance(ledger.id, ledger.runs.new_session(), began), log)
+    claim.replica, claim.noted = watcher.replica, watcher.noted
     link = link_to(config.broker, Party(COORDINATOR, claim.will, claim.subscriptions, config.tls, False))
     try:
         serve_all([(claim, link)], lambda: claim.quiet, signals)
@@ -61,8 +71,9 @@ def take_over(
         link.close(forget=False)
     if signals:
         return None
-    restore(ledger, claim.replica, claim.last or watcher.last)
-    if claim.replica is not None:
+    notes = {key: note for key, note in claim.noted.notes.items() if key in keys} if claim.noted else None
+    restore(ledger, claim.replica, claim.last or watcher.last, notes)
+    if claim.replica is not None and claim.replica.status == "running":
         log(f"goes on with run {claim.replica.run.hex()[:8]}")
     return claim.instance.began
 
@@ -82,9 +93,9 @@ class Claim(Watcher):
 
     def __init__(self, fleet: str, instance: Instance, log: Callable[[str], None]) -> None:
         super().__init__(fleet, 0.0, log)
-        self.subscriptions = (self.topics.state(COORDINATOR), topic(fleet))
+        t = self.topics
+        self.subscriptions = (t.state(COORDINATOR), topic(fleet), notes_topic(fleet))
         self.instance = instance
-        self.replica: Replica | None = None
         self._heard: float | None = None  # s of `clock`: when somebody was heard last; None: not connected yet
 
     @property
@@ -107,8 +118,7 @@ class Claim(Watcher):
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
         with suppress(Malformed):
-            if topic == self.subscriptions[1]:
-                self.replica = decode(payload)
+            if self._take(topic, payload):
                 self._heard = self.clock.time
                 return []
             presence = wire.decode_presence(payload)
@@ -121,3 +131,28 @@ class Claim(Watcher):
                 self.instance = Instance(self.instance.ledger, self.instance.session, later)
                 return self.connected()
         return []
+
+
+class Seat(Claim):
+    """The place of a coordinator that waits for the next run, so that a standby hears of its death.
+
+    `read`: what another one says of itself.
+    """
+
+    def __init__(
+        self,
+        fleet: str,
+        instance: Instance,
+        log: Callable[[str], None],
+        read: Callable[[bytes], list[Publication]],
+    ) -> None:
+        super().__init__(fleet, instance, log)
+        self.subscriptions = (self.topics.state(COORDINATOR),)
+        self._read = read
+
+    @property
+    def due(self) -> float:
+        return inf
+
+    def on_message(self, topic: str, payload: bytes) -> list[Publication]:
+        return self._read(payload)

@@ -1,4 +1,7 @@
-"""Whether a fleet's coordinator lives, as its topics say: its last will, and when it says that it ends.
+"""Whether a fleet's coordinator lives, as its topics say: its last will, when it says that it ends, and its silence.
+
+Of a server that goes out together with the coordinator no last will comes. So a coordinator that has a standby says in
+its status when it says that again (`again_s`), and to have said nothing for twice as long is to be dead.
 
 Without sockets and clocks: an event loop drives it, and its time stands still while the broker cannot be heard. So a
 broker that is away is no death, and the same messages at the same times give the same decision.
@@ -10,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 
+from hushgrid.broker.standby.replica import Noted, Replica, decode, decode_notes, notes_topic, topic
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import status, wire
 from hushgrid.node.runtime.endpoint import Clock
@@ -24,10 +28,16 @@ class Watcher:
     def __init__(self, fleet: str, after: float, log: Callable[[str], None]) -> None:
         self.topics, self.after, self.log, self.clock = Topics(fleet), after, log, Clock()
         t = self.topics
-        self.subscriptions: tuple[str, ...] = (t.state(COORDINATOR), t.status(COORDINATOR))
+        self._replicas = (topic(fleet), notes_topic(fleet))
+        self.subscriptions: tuple[str, ...] = (t.state(COORDINATOR), t.status(COORDINATOR), *self._replicas)
+        self.replica: Replica | None = None  #: the latest that it has heard
+        self.noted: Noted | None = None  #: likewise
         self.last: Instance | None = None  #: the coordinator that was heard last
         self.dead_since: float | None = 0.0  #: s of `clock`; None: it lives. Nobody is heard of at first
         self._ended = -1  # the session that is dead: a broker retains what it said before
+        self._status = b""  #: as it came last: what a broker hands over again is no news
+        self._again = inf  #: s within which it says again that it lives
+        self._silent_at = inf  #: s of `clock`: when its silence is its death
 
     @property
     def takes_over(self) -> bool:
@@ -42,7 +52,7 @@ class Watcher:
 
     @property
     def due(self) -> float:
-        return inf if self.dead_since is None else self.dead_since + self.after
+        return self._silent_at if self.dead_since is None else self.dead_since + self.after
 
     @property
     def patient(self) -> bool:
@@ -54,18 +64,18 @@ class Watcher:
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
         """What the coordinator says of itself; what does not decode says nothing."""
         with suppress(Malformed):
+            if self._take(topic, payload):
+                return []
             kind, name, _ = self.topics.parse(topic)
             if (kind, name) == ("state", COORDINATOR):
                 self._on_state(wire.decode_presence(payload))
             elif (kind, name) == ("status", COORDINATOR) and (report := status.decode(payload)).node == COORDINATOR:
-                if report.state != "off":
-                    if report.session > self._ended:
-                        self._lives()
-                elif self.last is None or report.session >= self.last.session:
-                    self._died("says that it ends", report.session)
+                self._on_status(report, payload)
         return []
 
     def on_tick(self, now: float) -> list[Publication]:
+        if self.dead_since is None and self.clock.time >= self._silent_at:
+            self._died("says nothing", -1)
         return []
 
     def idle(self) -> None:
@@ -77,14 +87,38 @@ class Watcher:
 
     # --- inside ---
 
+    def _take(self, topic: str, payload: bytes) -> bool:
+        """Whether it is about the run, or notes. An older one than what is known says nothing. Raises Malformed."""
+        if topic == self._replicas[0]:
+            replica = decode(payload)
+            if self.replica is None or replica.when >= self.replica.when:
+                self.replica = replica
+        elif topic == self._replicas[1]:
+            noted = decode_notes(payload)
+            if self.noted is None or noted.when >= self.noted.when:
+                self.noted = noted
+        else:
+            return False
+        return True
+
     def _on_state(self, presence: wire.Presence) -> None:
         if isinstance(presence, Birth) or (presence.by is not None and not 0 <= presence.by.began <= LATEST):
             return
         if isinstance(presence, Progress):
+            if presence.by is not None and presence.by != self.last:
+                self._again = inf  # it has promised nothing yet
             self.last = presence.by or self.last
             self._lives()
         elif isinstance(presence, Death) and not self._outlived(presence.by):
             self._died("is gone", presence.session)
+
+    def _on_status(self, report: status.Status, payload: bytes) -> None:
+        if report.state == "off":
+            if self.last is None or report.session >= self.last.session:
+                self._died("says that it ends", report.session)
+        elif report.session > self._ended and payload != self._status:
+            self._status, self._again = payload, inf if report.again_s is None else report.again_s
+            self._lives()
 
     def _outlived(self, by: Instance | None) -> bool:
         """Whether it is an earlier session that has died, or an earlier coordinator."""
@@ -94,13 +128,13 @@ class Watcher:
         return last.replaces(by) or (last.ledger == by.ledger and by.session < last.session)
 
     def _lives(self) -> None:
-        self._ended = -1
+        self._ended, self._silent_at = -1, self.clock.time + 2 * self._again
         if self.dead_since is not None:
             self.dead_since = None
             self.log("the coordinator is there")
 
     def _died(self, how: str, session: int) -> None:
-        self._ended = session
+        self._ended, self._silent_at = session, inf
         if self.dead_since is None:
             self.dead_since = self.clock.time
             self.log(f"the coordinator {how}; takes over in {self.after:g} s unless it comes back")

@@ -12,6 +12,7 @@ from hushgrid.kernels.machine import Malformed
 from hushgrid.node import frames, status, wire
 from hushgrid.node.config.watch import WATCH, WatchConfig
 from hushgrid.node.status import Status
+from hushgrid.node.transport.connect import split
 from hushgrid.node.transport.link import Message
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, Birth, Death, Progress, Topics
@@ -50,9 +51,36 @@ def look(config: WatchConfig, quiet_s: float = QUIET_S) -> dict[str, FleetNode]:
     """Every node of a fleet, by name; the coordinator too. Raises Stopped if the broker is not there,
     or refuses `watch`.
     """
-    topics = Topics(config.fleet)
+    topics, servers = Topics(config.fleet), split(config.broker)
+    if len(servers) == 1 or not config.members:
+        return fleet(topics, _at(config, config.broker, quiet_s))
+    seen, away = list[dict[str, FleetNode]](), list[Stopped]()
+    for server in servers:  # one after the other: they know each other's clients, and this is one
+        try:
+            seen.append(fleet(topics, _at(config, server, quiet_s)))
+        except Stopped as error:
+            away.append(error)
+    if not seen:
+        raise away[0]
+    return newest(seen)
+
+
+def newest(servers: list[dict[str, FleetNode]]) -> dict[str, FleetNode]:
+    """Each node as that server shows it which has its newest status: RabbitMQ retains a message on one server of a
+    cluster, and what a node said there before it went to another stands there still.
+    """
+
+    def when(node: FleetNode) -> tuple[int, str]:
+        return (node.status.session, node.status.at) if node.status else (-1, "")
+
+    names = sorted({name for nodes in servers for name in nodes})
+    return {name: max((nodes[name] for nodes in servers if name in nodes), key=when) for name in names}
+
+
+def _at(config: WatchConfig, broker: str, quiet_s: float) -> dict[str, bytes]:
+    """What stands at a broker, by topic. Raises Stopped if it is not there, or refuses `watch`."""
     link = MqttLink(
-        config.broker,
+        broker,
         WATCH,
         username=WATCH,
         tls=config.tls,
@@ -64,10 +92,10 @@ def look(config: WatchConfig, quiet_s: float = QUIET_S) -> dict[str, FleetNode]:
         payloads = _gathered(link.poll, quiet_s)
         if link.refused:
             topic, reason = link.refused[0]
-            raise Stopped(f"broker {config.broker}: refuses {topic} to {WATCH}: {reason}")
+            raise Stopped(f"broker {broker}: refuses {topic} to {WATCH}: {reason}")
     finally:
         link.close()
-    return fleet(topics, payloads)
+    return payloads
 
 
 def _gathered(poll: Callable[[float], list[Message]], quiet_s: float) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from hushgrid.cli.operator.enrolment import KINDS
 from hushgrid.kernels.errors import InputError
 
 if TYPE_CHECKING:
-    from hushgrid.broker.enrolment.directory import FleetDirectory
+    from hushgrid.broker.enrolment.directory import Broker, FleetDirectory
     from hushgrid.broker.enrolment.verify.judge import Verdict
 
 TEXTS = {
@@ -24,6 +24,7 @@ def arguments(name: str, parser: argparse.ArgumentParser) -> None:
     """The options of one of the commands."""
     add = parser.add_argument
     add("directory", metavar="DIR", type=Path, help="the fleet's directory")
+    add("--bridge", metavar="NAME", help="at the broker of this site [at the fleet's]")
     if name == "acl":
         add("--for", dest="kind", choices=KINDS, help="the kind of broker [as fleet.yaml says]")
         add("--write", action="store_true", help="all that such a broker reads, to DIR/broker, and from now on")
@@ -46,22 +47,35 @@ def _acl(directory: FleetDirectory, options: argparse.Namespace) -> int:
     from hushgrid.broker.enrolment.lists.choose import LISTS, broker_files
     from hushgrid.node.transport.connect import parse_urls
 
-    kind = options.kind or directory.kind
-    folder = (directory.path / "broker").resolve()
-    files = broker_files(kind, directory.access(), folder, parse_urls(directory.broker))
+    kind, broker = options.kind or directory.kind, _broker(directory, options)
+    files = broker_files(kind, broker.access, broker.folder, parse_urls(broker.urls))
     if not options.write:
         print(files[LISTS[kind]], end="")
         return 0
     directory.use(kind)
     directory.write_broker()
-    print("\n".join(f"{directory.path}/broker/{name}" for name in files))
+    print(
+        "\n".join(
+            f"{directory.path / one.folder.name}/{name}" for one in directory.brokers().values() for name in files
+        )
+    )
     return 0
+
+
+def _broker(directory: FleetDirectory, options: argparse.Namespace) -> Broker:
+    from hushgrid.broker.enrolment.lists.place import BROKER
+
+    if options.bridge is not None and options.bridge not in directory.bridges:
+        expected = ", ".join(directory.bridges) or "none: the fleet has one broker"
+        raise InputError(f"--bridge: found {options.bridge!r}, expected {expected}")
+    return directory.brokers()[options.bridge or BROKER]
 
 
 def _verify(directory: FleetDirectory, options: argparse.Namespace) -> int:
     from hushgrid.broker.enrolment.verify.run import speaks_five, verify
 
-    access, url = directory.access(), options.url or directory.broker
+    broker = _broker(directory, options)
+    access, url = broker.access, options.url or broker.urls
     unknown = [name for name in options.only if name not in access.names]
     if unknown:
         raise InputError(f"--only: found {unknown[0]!r}, expected one of {', '.join(access.names)}")

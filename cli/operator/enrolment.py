@@ -44,6 +44,14 @@ def arguments(name: str, parser: argparse.ArgumentParser) -> None:
         add("--site", metavar="SITE", help="of a scenario with sites: the fleet of this one's devices, beside --above")
         add("--above", metavar="DIR", type=Path, help="the directory of the fleet of sites")
         add(
+            "--bridge",
+            metavar=("NAME", "URL", "NODE,NODE"),
+            nargs=3,
+            action="append",
+            default=[],
+            help="a site whose devices have a mosquitto of their own at URL, bridged to that of the fleet; repeatable",
+        )
+        add(
             "--here",
             metavar="FOLDER",
             type=Path,
@@ -83,6 +91,7 @@ def _directory(options: argparse.Namespace) -> FleetDirectory:
 def _init(options: argparse.Namespace) -> None:
     from hushgrid.broker.enrolment.authority import check_name, request
     from hushgrid.broker.enrolment.directory import FleetDirectory, FleetFile
+    from hushgrid.broker.enrolment.lists.bridges import BridgeSection
     from hushgrid.node.config.brokers import same_broker
     from hushgrid.node.config.watch import WATCH
     from hushgrid.node.wire import COORDINATOR
@@ -90,8 +99,17 @@ def _init(options: argparse.Namespace) -> None:
     if (options.site is None) != (options.above is None):
         raise InputError("--site: found one of --site and --above, expected both: a site is a member of a fleet")
     above = FleetDirectory(options.above) if options.above is not None else None
+    bridges = {
+        check_name(name): BridgeSection(broker=url, members=members.split(",")) for name, url, members in options.bridge
+    }
+    if len(bridges) < len(options.bridge):
+        raise InputError("--bridge: found a name twice, expected each once")
     file = FleetFile(
-        fleet=check_name(options.fleet), broker=options.broker, kind=options.broker_kind, site=options.site
+        fleet=check_name(options.fleet),
+        broker=options.broker,
+        kind=options.broker_kind,
+        bridges=bridges,
+        site=options.site,
     )
     if above is not None and options.site not in (there := above.members()):
         raise InputError(f"--site: found {options.site}, expected one of {', '.join(there)} ({above.path})")
@@ -112,7 +130,8 @@ def _init(options: argparse.Namespace) -> None:
     print(
         f"{directory.path}: fleet {directory.fleet} on {directory.broker}, members {', '.join(members)}\n"
         f"{directory.path}/broker: all that the broker reads, its own key among it\n"
-        f"{key} can sign further members: move it to a place outside the fleet (--ca-key FILE names it)\n"
+        + "".join(f"{directory.folder(name)}: the same of the site {name}\n" for name in directory.bridges)
+        + f"{key} can sign further members: move it to a place outside the fleet (--ca-key FILE names it)\n"
         f"next, for each member, on its box: hushgrid fleet request {members[0]} --out FOLDER\n"
         f"then here: hushgrid fleet enrol {directory.path} {members[0]} --request {members[0]}.csr"
     )

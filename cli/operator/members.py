@@ -157,7 +157,7 @@ def _write_box(directory: FleetDirectory, change: Change, name: str, data: str, 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     shutil.copyfile(directory.path / "ca.crt", folder / "ca.crt")
     raw = _raw(directory, change)
-    text = member.text(name, (directory.fleet, directory.broker), change.scenario, raw, data)
+    text = member.text(name, (directory.fleet, directory.broker_of(name)), change.scenario, raw, data)
     write_file(folder / f"{name}.yaml", text.encode())
 
 

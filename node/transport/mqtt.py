@@ -80,6 +80,8 @@ class MqttLink:
         self.url = url
         username = os.environ.get(f"{secrets}_USER") if username is None else username
         password = os.environ.get(f"{secrets}_PASSWORD") if password is None else password
+        if password is None and tls is not None and tls.cert is not None:
+            username = None  # the certificate says who it is; RabbitMQ refuses a name beside it without a password
         addresses = parse_urls(url)
         cluster = len(addresses) > 1
         kept, largest = persistent or cluster, payload_limit + ROOM

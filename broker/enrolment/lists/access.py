@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, cast
 
-from hushgrid.broker.standby.replica import STANDBY
+from hushgrid.broker.standby.replica import STANDBY, notes_topic, topic
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.sites import dealt
 from hushgrid.node.config.scenario import Scenario
@@ -21,7 +21,7 @@ from hushgrid.node.problems.on_graph import OnGraph
 from hushgrid.node.problems.registry import KINDS
 from hushgrid.node.wire import COORDINATOR, Topics
 
-Role = Literal["device", "coordinator", "standby", "watch", "broker"]
+Role = Literal["device", "coordinator", "standby", "watch", "broker", "bridge"]
 ANY = "+"  #: one level of a topic
 
 
@@ -135,14 +135,15 @@ def rights_on(
 
 def _coordinator(t: Topics, standby: bool) -> Rights:
     watched = (t.state(COORDINATOR), t.status(COORDINATOR), t.run(), t.answer())
-    read = (t.edge(ANY, COORDINATOR), t.state(ANY), *((t.edge(COORDINATOR, STANDBY),) if standby else ()))
+    replicas = (topic(t.fleet), notes_topic(t.fleet))
+    read = (t.edge(ANY, COORDINATOR), t.state(ANY), *(replicas if standby else ()))
     return Rights(
         COORDINATOR, "coordinator", (t.all(COORDINATOR), t.edge(COORDINATOR, ANY), *watched), read, subscribe=read
     )
 
 
 def _standby(t: Topics) -> Rights:
-    read = (t.state(COORDINATOR), t.status(COORDINATOR))  # it reads the run once it has the coordinator's place
+    read = (t.state(COORDINATOR), t.status(COORDINATOR), topic(t.fleet), notes_topic(t.fleet))
     return Rights(STANDBY, "standby", (), read, subscribe=read)
 
 

@@ -33,6 +33,7 @@ LISTS: dict[BrokerKind, str] = {
 #: The kinds of which several servers are made one broker here, and how many: a majority is left when one dies.
 CLUSTERS: tuple[BrokerKind, ...] = ("nats", "rabbitmq")
 SERVERS = (1, 3, 5)
+BRIDGED: BrokerKind = "mosquitto"  #: the kind of which a site's broker is bridged to the fleet's
 
 
 def check_servers(kind: BrokerKind, servers: Sequence[Address]) -> None:

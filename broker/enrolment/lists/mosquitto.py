@@ -7,6 +7,7 @@ import re
 from hushgrid import deploy
 from hushgrid.broker.enrolment.lists.access import Access, Rights
 from hushgrid.broker.enrolment.lists.place import Place
+from hushgrid.node.wire import COORDINATOR
 
 CONNECTIONS = 64  #: that a broker takes at least
 
@@ -14,8 +15,8 @@ CONNECTIONS = 64  #: that a broker takes at least
 def access_list(access: Access) -> str:
     """The text of `acl_file`: a section an identity."""
     head = (
-        f'# Who may publish and read what, in the fleet "{access.fleet}": {len(access.devices)} devices and a '
-        "coordinator. One topic per directed edge.\n"
+        f'# Who may publish and read what, in the fleet "{access.fleet}": {_who(access)}. '
+        "One topic per directed edge.\n"
         "# An identity without a section here, and every topic not named, is refused. hushgrid fleet acl writes this "
         "file.\n"
     )
@@ -24,6 +25,13 @@ def access_list(access: Access) -> str:
         "and the edges\n# what one of them lacks.\n"
     )
     return head + (graph if access.networked else "") + "".join(map(_section, access.rights))
+
+
+def _who(access: Access) -> str:
+    parts = [f"{len(access.devices)} devices"] if access.devices else []
+    sites = sum(rights.role == "bridge" for rights in access.rights)
+    parts += [f"{sites} bridged sites"] if sites else []
+    return " and ".join([*parts, "a coordinator"]) if COORDINATOR in access.names else f"{parts[0]} of one site"
 
 
 def _section(rights: Rights) -> str:

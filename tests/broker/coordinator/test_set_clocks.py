@@ -42,7 +42,7 @@ def coordinator(phase, absent=()):
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR, -30 * 365 * 24 * HOUR])
 def test_a_coordinators_times_are_those_of_the_clock_of_now(clock, jump):
-    config = SimpleNamespace(tls=None, trust=None)
+    config = SimpleNamespace(tls=None, trust=None, standby=None)
     reporter = Reporter(config)
     reporter._notice(coordinator("over", ("z2",)))
     reporter.anew(60.0)

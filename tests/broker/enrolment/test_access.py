@@ -9,6 +9,7 @@ import pytest
 from hushgrid.broker.enrolment.directory import FleetDirectory, FleetFile
 from hushgrid.broker.enrolment.lists import dynsec, emqx, mosquitto, nats, rabbitmq
 from hushgrid.broker.enrolment.lists.access import access_of, matches, rights_on
+from hushgrid.broker.enrolment.lists.bridges import BridgeSection, check_bridges, lower, upper
 from hushgrid.broker.enrolment.lists.choose import FORMS
 from hushgrid.broker.enrolment.lists.place import Place
 from hushgrid.broker.enrolment.verify.topics import tried_by
@@ -254,3 +255,45 @@ def test_the_command_prints_a_list_or_writes_what_another_kind_of_broker_reads(t
     written = hushgrid("fleet", "acl", made.path, "--for", "nats", "--write")
     assert written.out == f"{made.path}/broker/nats.conf\n"
     assert FleetDirectory(made.path).kind == "nats"
+
+
+# --- sites with a bridged broker ---
+
+
+def bridges(**members):
+    return {name: BridgeSection(broker="mqtts://b.example", members=names) for name, names in members.items()}
+
+
+def test_a_bridge_has_what_crosses_between_its_devices_and_all_others_and_nothing_else():
+    north = upper(RING, bridges(north=["n0", "n1"], south=["n2", "n3"])).rights_of("north")
+    assert {*north.publish} == below(
+        "ring", "all/n0", "all/n1", "edge/n0/coordinator", "edge/n1/coordinator", "edge/n0/n3", "edge/n1/n2",
+        "state/n0", "state/n1", "status/n0", "status/n1",
+    )  # fmt: skip
+    assert {*north.read} == below(
+        "ring", "all/coordinator", "all/n2", "all/n3", "edge/coordinator/n0", "edge/coordinator/n1", "edge/n3/n0",
+        "edge/n2/n1", "state/coordinator",
+    )  # fmt: skip
+    assert not any(north.may_publish(topic) for name in ("n2", "n3") for topic in RING.rights_of(name).publish)
+
+
+def test_a_sites_devices_have_no_rights_at_the_fleets_broker_and_the_others_keep_theirs():
+    above = upper(RING, bridges(north=["n0", "n1"]))
+    assert {*above.names} == {"coordinator", "watch", "n2", "n3", "north"}
+    assert above.rights_of("n2") == RING.rights_of("n2")
+    assert lower(RING, ["n0", "n1"]).names == ["n0", "n1"]
+
+
+@pytest.mark.parametrize(
+    ("sites", "why"),
+    [
+        ({"n0": ["n1"]}, "the name n0"),
+        ({"watch": ["n1"]}, "the name watch"),
+        ({"north": ["n9"]}, "found n9"),
+        ({"north": []}, "found no devices"),
+        ({"north": ["n0"], "south": ["n0"]}, "found n0 in north and in south"),
+    ],
+)
+def test_a_bridge_with_anothers_name_or_devices_is_refused(sites, why):
+    with pytest.raises(InputError, match=why):
+        check_bridges(bridges(**sites), ["n0", "n1", "n2", "n3"], ["watch", "coordinator"])

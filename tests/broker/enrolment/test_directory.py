@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from hushgrid.broker.enrolment import authority
 from hushgrid.broker.enrolment.authority import Authority, Request, request, write_key
@@ -164,6 +165,52 @@ def test_each_kind_of_broker_says_what_ends_a_connection(kind):
 
 def test_the_brokers_own_certificate_is_not_revoked(fleet, capsys):
     assert "found the broker, expected a client" in fails(capsys, "revoke", fleet.path, "broker")
+
+
+# --- sites with a bridged broker ---
+
+
+@pytest.fixture
+def bridged(tmp_path):
+    init = ("init", tmp_path / "B", "--fleet", "demo", "--broker", URL, "--scenario", DEPLOY / "scenario.yaml")
+    sites = ("--bridge", "north", "mqtts://north.example", "z1,z2", "--bridge", "south", "mqtts://south.example", "z3")
+    assert main(["fleet", *map(str, (*init, *sites))]) == 0
+    return FleetDirectory(tmp_path / "B")
+
+
+def test_each_site_has_a_folder_with_a_key_and_a_certificate_that_serves_and_asks(bridged):
+    for name in ("north", "south"):
+        folder = bridged.folder(name)
+        made = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+        assert made == {
+            "mosquitto.conf", "hushgrid.acl", "crl.pem", "certs/ca.crt", "certs/broker.crt", "certs/broker.key",
+        }  # fmt: skip
+        uses = bridged.certificate(name).extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        assert {*uses} == {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH}
+        assert bridged.identity(name).role == "bridge"
+    assert bridged.broker_of("z1") == "mqtts://north.example"
+    assert bridged.broker_of("coordinator") == URL
+
+
+def test_a_site_that_was_put_out_has_no_rights_above_and_no_bridge_and_neither_have_its_devices(bridged):
+    bridged.revoke("north", bridged.authority())
+    bridged.write_broker()
+    above = (bridged.folder("broker") / "hushgrid.acl").read_text()
+    assert "user south" in above
+    assert not any(f"user {name}" in above for name in ("north", "z1", "z2"))
+    assert "remote_clientid" not in (bridged.folder("north") / "mosquitto.conf").read_text()
+    assert "remote_clientid south" in (bridged.folder("south") / "mosquitto.conf").read_text()
+
+
+def test_bridges_are_mosquittos(tmp_path, bridged, capsys):
+    init = ("init", tmp_path / "N", "--fleet", "demo", "--broker", URL, "--scenario", DEPLOY / "scenario.yaml")
+    site = ("--broker-kind", "nats", "--bridge", "north", "mqtts://north.example", "z1")
+    assert main(["fleet", *map(str, (*init, *site))]) == 2
+    assert "--bridge: found --broker-kind nats, expected mosquitto" in capsys.readouterr().err
+    assert not (tmp_path / "N").exists()
+    assert main(["fleet", "acl", str(bridged.path), "--for", "nats", "--write"]) == 2
+    assert main(["fleet", "verify", str(bridged.path), "--bridge", "west"]) == 2
+    assert "--bridge: found 'west', expected north, south" in capsys.readouterr().err
 
 
 # --- sites ---

@@ -6,12 +6,23 @@ from contextlib import closing
 
 import pytest
 
-from hushgrid.broker.standby.replica import Replica, Replicated, decode, restore, topic
+from hushgrid.broker.coordinator import run_history
+from hushgrid.broker.standby.replica import (
+    Noted,
+    Replica,
+    Replicated,
+    decode,
+    decode_notes,
+    notes_topic,
+    restore,
+    topic,
+)
+from hushgrid.broker.standby.takeover import Claim
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.driver import Stored
-from hushgrid.node.wire import COORDINATOR, Instance, Plan
+from hushgrid.node.wire import COORDINATOR, Finish, Instance, Plan
 from tests.support.devices.zone_fleet import World, setup
 
 pytestmark = pytest.mark.runs
@@ -31,7 +42,7 @@ class Watched(World):
 
     def coordinator(self, ledger):
         made = super().coordinator(ledger)
-        seated = Seated(made, "world")
+        seated = Seated(made, "world", lambda: made.ending)
         made.observe = seated.observe
         if made.driver is not None:
             seated.observe(made.driver, True)
@@ -40,10 +51,11 @@ class Watched(World):
     def take_over(self, lost, file="second.ledger"):
         """The coordinator dies, with the messages that are `lost`; another goes on, with a disk of its own."""
         self.hub.queue[:] = [one for one in self.hub.queue if not lost(one)]
+        before = Instance(self.ledgers[COORDINATOR].id, 1, 0.0)
         self.ledgers[COORDINATOR].close()
         ledger = Ledger(self.directory / file, COORDINATOR)
-        if payload := self.hub.retained.get(TOPIC):
-            restore(ledger, decode(payload))
+        payload = self.hub.retained.get(TOPIC)
+        restore(ledger, decode(payload) if payload else None, before)
         self.ledgers[COORDINATOR] = ledger
         self.hub.endpoints[COORDINATOR] = self.coordinator(ledger)
         self.hub._connect(COORDINATOR)
@@ -128,12 +140,38 @@ def test_a_run_of_ones_own_that_another_has_ended_is_over(tmp_path):
         assert ledger.runs.running() == b""
 
 
-def test_the_topic_is_empty_once_the_run_is_over_and_again_at_a_connection_that_was_away_then(tmp_path):
+def test_the_topic_says_how_the_run_has_ended_before_a_member_hears_it(tmp_path):
+    world, seen = Watched(tmp_path, setup(ROUNDS)), []
+    publish = world.hub.publish
+
+    def listen(publications):
+        seen.extend(publications)
+        publish(publications)
+
+    world.hub.publish = listen
+    world.run()
+    farewells = [n for n, one in enumerate(seen) if one.topic == TOPIC and decode(one.payload).last]
+    told = [n for n, one in enumerate(seen) if one.topic.startswith("hushgrid/1/world/edge/coordinator/z")]
+    assert farewells[0] < told[-1]
+    (over,) = world[COORDINATOR].concluded()
+    assert decode(over.payload).status == "done"
+    with closing(Ledger(tmp_path / "other.ledger", COORDINATOR)) as other:
+        restore(other, decode(over.payload), None)
+        assert other.runs.under_way() is None
+        assert run_history.farewell_to(other, world.centre.run) == decode(over.payload).last
+    world.close()
+
+
+def test_a_run_that_is_over_in_both_ledgers_ends_no_run_that_has_begun_since(tmp_path):
     world = Watched(tmp_path, setup(ROUNDS))
     world.run()
-    assert TOPIC not in world.hub.retained
-    (first, *_) = world[COORDINATOR].connected()
-    assert (first.topic, first.payload, first.retain) == (TOPIC, b"", True)
+    (over,) = world[COORDINATOR].concluded()
+    ledger, begun = world.ledgers[COORDINATOR], b"r" * 16
+    ledger.join(begun, b"plan")
+    restore(ledger, decode(over.payload), Instance(ledger.id, 7, 100.0))
+    assert ledger.runs.running() == begun
+    restore(ledger, decode(over.payload), Instance(b"b" * 16, 1, 200.0))
+    assert ledger.runs.running() == b""
     world.close()
 
 
@@ -155,11 +193,34 @@ def test_the_topic_has_the_state_before_a_member_has_what_is_sent_after_it(tmp_p
 
 
 def test_what_is_no_replica_is_refused():
-    plan = wire.encode(Plan(b"plan", b"nonce", {"z1": 1}))
+    plan = wire.encode(Plan(b"plan", b"nonce", {"z1": 1}, {}))
     state = wire.encode(Stored(b"", None, {}, (0, 0), (0, 0)))
     run = wire.run_id(b"plan", b"nonce", {"z1": 1})
     assert decode(wire.encode(Replica(run, plan, state))).run == run
-    planted = [Replica(b"r" * 16, plan, state), Replica(run, b"plan", state), Replica(run, plan, b"state")]
+    farewell = wire.encode(wire.Envelope(b"r" * 16, 0, 0, None, Finish("done", "", "")))
+    planted = [
+        Replica(b"r" * 16, plan, state),
+        Replica(run, b"plan", state),
+        Replica(run, plan, b"state"),
+        Replica(run, plan, state, "done", b"no message"),
+        Replica(run, plan, state, "done", farewell),  # another run's
+    ]
     for payload in (b"", b"x", b"\x81\xa3run\x01", *map(wire.encode, planted)):
         with pytest.raises(Malformed, match="no replica"):
             decode(payload)
+
+
+def test_an_older_replica_that_another_server_still_retains_says_nothing():
+    """RabbitMQ retains on one server: at the next one stands what was said there before."""
+    plan = wire.encode(Plan(b"plan", b"nonce", {"z1": 1}, {}))
+    run = wire.run_id(b"plan", b"nonce", {"z1": 1})
+    state = wire.encode(Stored(b"", None, {}, (0, 0), (0, 0)))
+    early, late = (wire.encode(Replica(run, plan, state, began, no)) for began, no in ((100.0, 7), (200.0, 1)))
+    claim = Claim("world", Instance(b"b" * 16, 1, 300.0), print)
+    for payload in (late, early):
+        claim.on_message(TOPIC, payload)
+    assert claim.replica == decode(late)
+    first, second = (wire.encode(Noted({"schedule": note}, 200.0, no)) for note, no in ((b"1", 2), (b"2", 3)))
+    for payload in (second, first, b"no notes"):
+        claim.on_message(notes_topic("world"), payload)
+    assert claim.noted == decode_notes(second)

@@ -27,13 +27,21 @@ class Heard(Watcher):
         for _ in range(int(seconds * 4)):
             self.now += 0.25
             self.clock.time_at(self.now, hears)
+            self.on_tick(self.now)
 
     def hear(self, presence):
         self.on_message(T.state(COORDINATOR), wire.encode(presence))
 
-    def read(self, session, state):
+    def read(self, session, state, again_s=None, at=0.0):
         report = status.Status(
-            node=COORDINATOR, version="0", wire=1, session=session, since=MOMENT, at=MOMENT, state=state
+            node=COORDINATOR,
+            version="0",
+            wire=1,
+            session=session,
+            since=MOMENT,
+            at=status.moment(at),
+            state=state,
+            again_s=again_s,
         )
         self.on_message(T.status(COORDINATOR), status.encode(report))
 
@@ -142,3 +150,49 @@ def test_what_does_not_decode_says_nothing(standby, payload):
         standby.on_message(name, payload)
     standby.on_message("elsewhere", payload)
     assert standby.last is None
+
+
+def test_silence_is_death_once_it_has_said_that_it_would_say_so_again(standby):
+    standby.hear(running())
+    standby.read(1, "running", again_s=5.0)
+    for second in range(1, 100):
+        standby.pass_time(5)
+        standby.read(1, "running", again_s=5.0, at=float(second))
+    assert not standby.takes_over
+    standby.pass_time(10 + AFTER - 1)
+    assert not standby.takes_over
+    standby.pass_time(1)
+    assert standby.takes_over
+
+
+def test_one_that_was_silent_for_a_while_is_there_again_once_it_says_so(standby):
+    standby.hear(running())
+    standby.read(1, "running", again_s=5.0)
+    standby.pass_time(20)
+    assert standby.dead_since is not None
+    standby.read(1, "running", again_s=5.0, at=20.0)
+    assert standby.dead_since is None
+
+
+def test_what_a_broker_hands_over_again_is_no_sign_of_life(standby):
+    standby.hear(running())
+    standby.read(1, "running", again_s=5.0)
+    for _ in range(8):
+        standby.pass_time(5)
+        standby.read(1, "running", again_s=5.0)
+    assert standby.takes_over
+
+
+def test_silence_while_the_broker_is_away_is_nobodys(standby):
+    standby.hear(running())
+    standby.read(1, "running", again_s=5.0)
+    standby.pass_time(1000, hears=False)
+    assert standby.dead_since is None
+
+
+def test_one_that_has_started_again_has_promised_nothing_yet(standby):
+    standby.hear(running())
+    standby.read(1, "running", again_s=5.0)
+    standby.hear(running(Instance(b"a" * 16, 2, 150.0)))
+    standby.pass_time(1000)
+    assert not standby.takes_over

@@ -45,15 +45,22 @@ def fingerprint(file: Path) -> str:
 
 
 def masked_fleet(
-    directory: Path, program: Path, stack, allow: str = "corrupt: 1, honest: 2, alone: 3.0", scenario: str = SCENARIO
+    directory: Path,
+    program: Path,
+    stack,
+    allow: str = "corrupt: 1, honest: 2, alone: 3.0",
+    scenario: str = SCENARIO,
+    more: tuple[str, ...] = (),
 ) -> Fleet:
     """The fleet on mosquitto with TLS. `allow`: of every owner's `allow.masked`, beside the fingerprints of all
-    members.
+    members. `more`: further identities, for which the access list is open.
     """
     port = free_port()
     fleet = Fleet(directory, f"mqtts://127.0.0.1:{port}", stack, DEPLOY / "ring")
     shutil.copy2(DEPLOY / "mosquitto.conf", directory)
-    certificates(directory / "certs", "coordinator", *SENSORS)
+    certificates(directory / "certs", "coordinator", *SENSORS, *more)
+    if more:
+        (directory / "acl").write_text("pattern readwrite hushgrid/#\n")
     fleet.edit("mosquitto.conf", "/etc/mosquitto/certs", str(directory / "certs"))
     fleet.edit("mosquitto.conf", "log_dest syslog", "log_dest stderr")
     (directory / "scenario.yaml").write_text(scenario)

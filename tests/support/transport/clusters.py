@@ -12,10 +12,11 @@ from pathlib import Path
 
 from hushgrid.broker.enrolment.directory import FleetDirectory, FleetFile
 from hushgrid.broker.servers.process import free_port
+from hushgrid.kernels.types import Document
 from tests.support.transport.fleet_brokers import EXAMPLES, RABBITMQ, need
 
 SERVERS = 3
-PATIENCE = 300.0
+PATIENCE = 120.0
 PLAIN_NATS = """
 server_name: hushgrid-{n}
 listen: "127.0.0.1:-1"
@@ -152,11 +153,31 @@ class Cluster:
                 return False
             running: list[str] = json.loads(listed.stdout)["running_nodes"]
             return len(running) == SERVERS and self.control(number, "check_port_connectivity").returncode == 0
+        return self._nats_has_all(number)
+
+    def _nats_has_all(self, number: int) -> bool:
+        """Of streams alone: /healthz of 2.9 also waits for consumers of clients that are gone, for ever."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.monitors[number]}/healthz", timeout=2) as answer:
-                return bool(json.load(answer)["status"] == "ok")
+            health = self._monitored(number, "healthz?js-server-only=true")
+            streams = [
+                stream["cluster"]
+                for account in self._monitored(number, "jsz?streams=true").get("account_details", [])
+                for stream in account.get("stream_detail", [])
+            ]
         except OSError:
             return False
+        led = [stream for stream in streams if stream.get("leader") == f"hushgrid-{number + 1}"]
+        replicas = [one for stream in led for one in stream.get("replicas", [])]  # whose leader alone knows
+        return (
+            health["status"] == "ok"
+            and all(stream.get("leader") for stream in streams)
+            and all(one.get("current") for one in replicas)
+        )
+
+    def _monitored(self, number: int, what: str) -> Document:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.monitors[number]}/{what}", timeout=2) as answer:
+            document: Document = json.load(answer)
+            return document
 
 
 def of_fleet(path: Path, kind: str, fleet: str, stack: ExitStack) -> tuple[FleetDirectory, Cluster]:

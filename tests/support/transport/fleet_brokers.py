@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from hushgrid.broker.enrolment.directory import FleetDirectory, FleetFile
+from hushgrid.broker.enrolment.lists.place import BROKER
 from hushgrid.broker.servers.mosquitto import find_mosquitto
 from hushgrid.broker.servers.process import free_port
 from tests.support.paths import DEPLOY
@@ -60,11 +61,13 @@ def wait_for(port: int, child: subprocess.Popen[bytes], log: Path, ready: str = 
 
 
 class Broker:
-    """A broker of one kind on the files of a fleet's directory. `restart` reads them again."""
+    """A broker of one kind on the files of a fleet's directory, the fleet's or that of a bridge. `restart` reads them
+    again.
+    """
 
-    def __init__(self, directory: FleetDirectory) -> None:
-        self.folder, self.kind = (directory.path / "broker").resolve(), directory.kind
-        self.port = int(directory.broker.rpartition(":")[2])
+    def __init__(self, directory: FleetDirectory, name: str = BROKER) -> None:
+        self.folder, self.kind = directory.folder(name), directory.kind
+        self.port = int(directory.brokers()[name].urls.rpartition(":")[2])
         self.log = self.folder / "log"
         self.child: subprocess.Popen[bytes] | None = None
         self.environment: dict[str, str] = {}

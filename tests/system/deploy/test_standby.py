@@ -2,45 +2,15 @@
 twice. And a hand-over by command, in which the first ends.
 """
 
-import shutil
-
 import pytest
 
 from tests.support.daemons.deployed_fleet import ZONES
-from tests.support.daemons.enrolled_fleet import Enrolled
-
-ROUNDS = 60
+from tests.support.daemons.standby_fleet import ROUNDS, objective, second, standby_fleet
 
 
 @pytest.fixture
 def fleet(tmp_path, mosquitto_program, stack):
-    """Three zones that answer anew in every round, and the certificate of a standby."""
-    made = Enrolled(tmp_path, mosquitto_program, stack)
-    made.enrol("standby", *ZONES)
-    made.operator("acl", made.path, "--write")
-    made.broker.send_signal(1)
-    file = made.path / "coordinator.yaml"
-    file.write_text(file.read_text() + "standby: 8s\n")
-    return made
-
-
-def objective(fleet):
-    """Linearised ADMM: every round is paid for."""
-    text = (fleet.path / "scenario.yaml").read_text()
-    text = text.replace("name: consensus-admm", "name: ladmm").replace("rounds: 200 ", f"rounds: {ROUNDS} ")
-    (fleet.path / "scenario.yaml").write_text(text.replace("privacy:", "privacy:\n  mode: objective"))
-    for z in ZONES:
-        fleet.edit(f"nodes/{z}.yaml", "algorithms: [consensus-admm]", "algorithms: [ladmm]")
-
-
-def second(fleet, *options):
-    """Another machine with the coordinator's files, and a state of its own."""
-    place = fleet.directory / "second"
-    if not place.exists():
-        shutil.copytree(fleet.path, place)
-        file = place / "coordinator.yaml"
-        file.write_text(file.read_text().replace("hushgrid/coordinator", "hushgrid/second"))
-    return fleet.start("coordinator", str(place / "coordinator.yaml"), "", *options)
+    return standby_fleet(tmp_path, mosquitto_program, stack)
 
 
 def test_the_standby_takes_over_in_the_rounds_and_nothing_is_paid_twice(fleet):

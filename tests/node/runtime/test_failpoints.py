@@ -65,8 +65,9 @@ def failed_at(directory, setup, victim, kind, k, undisturbed):
         except AssertionError as error:
             return [str(error)]
     wrong = [f"exit {code}: {text}" for code, text in fleet.exits if kind not in FULL or code != 4]
-    # Between a record's write and its sync a power cut takes both it and the note of what was drawn: nothing has left.
-    unsynced = kind in CUTS and fleet.disk.crossed[k - 1 : k] == ["log"]
+    # Until its record is synced a power cut takes the note of what was drawn, and nothing has left.
+    since = list(reversed(fleet.disk.crossed[:k]))
+    unsynced = kind in CUTS and "note" in since and not {"sync", "publish"} & {*since[: since.index("note")]}
     if victim != COORDINATOR and fleet.unpaid > 0 and not unsynced:
         wrong.append(f"in {fleet.unpaid} answers noise has met data, and the ledger does not show it")
     if found["error"] is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+from hashlib import sha256
 from itertools import zip_longest
 
 import msgspec
@@ -10,8 +10,7 @@ import msgspec
 from hushgrid.node import wire
 
 WIDE = 1 << 20  #: bytes of an encoding that is kept in pieces; no log takes so wide a record
-#: Where a wide vector was left out; it leaves the process nowhere, so that nobody can have it in what is encoded.
-_MARKER = secrets.token_bytes(16)
+_MARKER = sha256(b"a wide vector was left out").digest()
 
 
 class Pieces:
@@ -42,8 +41,14 @@ def in_pieces(value: object) -> Pieces:
     text = msgspec.msgpack.encode(wire.stored_form(value), enc_hook=set_aside)
     if not aside:
         return Pieces([text])
-    between = zip_longest(text.split(_MARKER), aside, fillvalue=())
-    return Pieces([part for before, wide in between for part in (before, *wide)])
+    texts = text.split(_MARKER)
+    if len(texts) != len(aside) + 1:  # somebody has put it into a narrow part
+        return Pieces([msgspec.msgpack.encode(wire.stored_form(value), enc_hook=_whole)])
+    return Pieces([part for between, wide in zip_longest(texts, aside, fillvalue=()) for part in (between, *wide)])
+
+
+def _whole(part: object) -> object:
+    return part.joined() if isinstance(part, Pieces) else wire.encode_vector(part)
 
 
 def _head(size: int) -> bytes:

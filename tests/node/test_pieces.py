@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hushgrid.node import wire
-from hushgrid.node.pieces import in_pieces
+from hushgrid.node.pieces import _MARKER, in_pieces
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.driver import Stored
 
@@ -26,6 +26,14 @@ def test_the_pieces_are_the_encoding(d):
     stored = Stored(cast(bytes, machine), b"gate", {"n0 z": (0, 2, b"d" * 16)}, (1, 2), (3, 4))
     whole = Stored(machine.joined(), *(getattr(stored, name) for name in stored.__struct_fields__[1:]))
     assert in_pieces(stored).joined() == wire.encode(whole)
+
+
+def test_a_value_in_which_the_marker_stands_is_encoded_as_a_whole():
+    state = state_of(8192) | {"name": _MARKER}
+    assert [in_pieces(state).joined(), len(in_pieces(state).parts)] == [wire.encode(state), 1]
+    assert in_pieces({"machine": in_pieces(state_of(8192)), "name": _MARKER}).joined() == wire.encode(
+        {"machine": wire.encode(state_of(8192)), "name": _MARKER}
+    )
 
 
 def test_a_wide_vector_is_not_copied():

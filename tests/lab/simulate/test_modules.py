@@ -30,7 +30,7 @@ RUN: dict[str, dict[str, str]] = {
     "star": {
         "broker/coordinator": "base create daemon interval_log intervals membership pattern run_history run_records "
         "schedule star status warm_start",
-        "node": "durable log peer_marks status system views wire",
+        "node": "durable log peer_marks pieces status system views wire",
         "node/config": "brokers coordinator device files planning scenario site trust",
         "node/privacy": "budget gate ledger ledger_file ledger_log ledger_marks ledger_rows ledger_schema marks "
         "noise_journal noise_source renewal run_table spend_table terms",

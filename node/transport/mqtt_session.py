@@ -37,6 +37,9 @@ EXPIRY_S = 60
 #: First and longest wait before a cluster is asked again for what it has refused, s: while it elects a leader, it
 #: refuses subscriptions for no reason. What it has refused for ELECTION_S is reported.
 ASK_S, ELECTION_S = (1.0, 64.0), 15.0
+#: For an acknowledgement of a cluster that answers pings, s: the server that owed it may have gone out, and then nobody
+#: does any more.
+LOST_S = 30.0
 QUEUE, QUEUE_BYTES = 4096, 64 << 20  #: the most messages and bytes without acknowledgement; beyond that `put` refuses
 HEAD = 16  #: bytes of a published packet besides its topic and payload, at most
 QUIET = 0.75  #: of `keepalive`: so long nothing is sent before the broker is asked whether it is there
@@ -112,10 +115,13 @@ class Session:
     @property
     def owing(self) -> float:
         """How long an acknowledgement is outstanding while the broker has sent nothing, s; 0 if none is."""
-        if not self.unacked:
-            return 0.0
+        return time.monotonic() - max(self._oldest, self._heard_at) if self.unacked else 0.0
+
+    @property
+    def _oldest(self) -> float:
+        """When the oldest message without an acknowledgement was sent."""
         *_, sent = next(iter(self.unacked.values()))
-        return time.monotonic() - max(sent, self._heard_at)
+        return sent
 
     @property
     def due(self) -> float:
@@ -155,6 +161,8 @@ class Session:
             self._ask_at, self._ask_s = inf, min(2 * self._ask_s, ASK_S[1])
             self.subscribe(topics)
         if now >= self._asked_at + ANSWERS * self._keepalive:
+            return False
+        if self._cluster and self.unacked and now >= self._oldest + LOST_S:
             return False
         if self._asked_at == inf and now >= self._sent_at + QUIET * self._keepalive:
             self.stream.send(packets.PINGREQ)

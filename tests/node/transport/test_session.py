@@ -6,7 +6,7 @@ import pytest
 
 from hushgrid.node.transport import mqtt_session
 from hushgrid.node.transport.connect import Address
-from hushgrid.node.transport.mqtt_session import Client, Session
+from hushgrid.node.transport.mqtt_session import LOST_S, Client, Session
 from tests.support.transport.broker_in_memory import Pipe, packets_of
 
 CONNACK = {True: b"\x20\x03\x00\x00\x00", False: b"\x20\x02\x00\x00"}
@@ -16,7 +16,7 @@ PINGREQ, PINGRESP = (0xC0, b""), b"\xd0\x00"
 class Broker:
     """A session and the broker's end of its socket. `heard` and `refused`: what the session has told its link."""
 
-    def __init__(self, five=True, subscriptions=(), keepalive=60, connack=None):
+    def __init__(self, five=True, subscriptions=(), keepalive=60, connack=None, cluster=False):
         self.pipe, self.received, self.refused = Pipe(), [], []
         listener = SimpleNamespace(
             subscriptions=subscriptions,
@@ -24,7 +24,7 @@ class Broker:
             on_received=lambda *message: self.received.append(message),
             refuse=lambda *why: self.refused.append(why),
         )
-        client = Client(Address("h", 1, False), "n0", None, None, None, keepalive, True, 1 << 20)
+        client = Client(Address("h", 1, False), "n0", None, None, None, keepalive, True, 1 << 20, cluster)
         self.session = Session(self.pipe, client, listener, five=five, afresh=False)
         self.got()
         self.five = five
@@ -170,6 +170,20 @@ def test_a_connection_that_publishes_need_not_ask(monkeypatch):
         broker.session.flush()
         assert broker.session.keep_alive()
     assert {first & 0xF0 for first, _ in broker.got()} == {0x30}
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_a_message_that_a_cluster_has_lost_ends_the_connection_although_pings_are_answered(monkeypatch, cluster):
+    """Nobody acknowledges it any more, and the broker would be taken for away between any two pings."""
+    now = [1000.0]
+    monkeypatch.setattr(mqtt_session, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    broker = Broker(keepalive=20, cluster=cluster)
+    broker.session.put("t", b"", False)
+    broker.session.flush()
+    while broker.session.keep_alive() and now[0] < 1200.0:
+        broker.say(PINGRESP)
+        now[0] = broker.session.due
+    assert now[0] < 1000.0 + LOST_S + 0.75 * 20 if cluster else now[0] >= 1200.0
 
 
 def test_a_connection_that_may_publish_nothing_more_asks_and_ends_if_there_is_no_answer(monkeypatch):

@@ -173,7 +173,7 @@ class MemoryBroker:
         if self.faults.crash and self._happens(self.faults.crash):
             self.crashes += 1
             if self._happens(0.5):
-                self._answer(delivery)  # committed, and never published
+                e.on_message(delivery.topic, delivery.payload)  # committed, and never published
             # With the connection goes what was on its way: the resends carry everything,
             # no broker's queue is relied on.
             self.queue = [d for d in self.queue if d.dst != delivery.dst]
@@ -182,7 +182,9 @@ class MemoryBroker:
             self.publish([Publication(topic, payload, True)])
             self._connect(delivery.dst)
             return
-        out = self._answer(delivery)
+        began = time.perf_counter()
+        out = e.on_message(delivery.topic, delivery.payload)
+        self._answered(delivery.topic, began)
         self._follow(delivery.dst)
         self.publish(out)
         e.idle()
@@ -190,9 +192,12 @@ class MemoryBroker:
     def _answer(self, delivery: Delivery) -> list[Publication]:
         began = time.perf_counter()
         out = self.endpoints[delivery.dst].on_message(delivery.topic, delivery.payload)
-        fleet = delivery.topic.removeprefix(ROOT).split("/", 2)[1]
-        self.seconds[fleet] = self.seconds.get(fleet, 0.0) + time.perf_counter() - began
+        self._answered(delivery.topic, began)
         return out
+
+    def _answered(self, topic: str, began: float) -> None:
+        fleet = topic.removeprefix(ROOT).split("/", 2)[1]
+        self.seconds[fleet] = self.seconds.get(fleet, 0.0) + time.perf_counter() - began
 
     def _happens(self, probability: float) -> bool:
         return bool(self.random.random() < probability)

@@ -17,15 +17,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hushgrid.kernels.algorithms import iadmm, recal
+from hushgrid.kernels.algorithms import extra, iadmm, nids, recal
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Graph, Network, cyclic_route
+from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.rollout.compiled import iadmm as whole_iadmm
 from hushgrid.lab.rollout.compiled import recal as whole_recal
+from hushgrid.lab.rollout.machines import run_rounds
 from hushgrid.lab.studies.baselines import coca, rwadmm
 from hushgrid.lab.studies.common.study import Exact, Page, Panel, Table, chart, on_two, random_walk
 from hushgrid.lab.studies.papers import relay_private
@@ -39,17 +41,22 @@ LIMIT = 200_000  #: activations after which a run is given up
 AT_ONCE = 2000  #: activations between two looks at the error
 ROWS, FEATURES = 30, 5  #: of each agent, by node/problems/records/data.py `synthetic`
 
-#: Each method's parameter and its grid: RECAL's alpha_i in units of 1/(L_i + 1), the others' rho in units of max L_i.
+#: Each method's parameter and its grid: RECAL's alpha_i in units of 1/(L_i + 1), steps of EXTRA and NIDS in units of
+#: 1/max L_i, the others' rho in units of max L_i.
 METHODS: dict[str, Sequence[float]] = {
     "RECAL, random walk": (1.0, 1.9), "RECAL, cycle": (1.0, 1.9), "W-ADMM": (2.0, 1.4, 4.0), "I-ADMM": (2.0, 1.4, 4.0),
     "RW-ADMM": (2.0, 0.5, 8.0, 0.125), "ADMM, synchronous": (2.0, 0.5, 8.0, 0.125),
+    "EXTRA": (0.6, 0.9, 0.3, 1.4), "NIDS": (1.0, 1.5, 1.9, 0.5),
 }  # fmt: skip
+ROUNDS = {"EXTRA": extra.Params, "NIDS": nids.Params}
+#: Of these nothing is drawn.
+STILL = ("RECAL, cycle", "I-ADMM", "ADMM, synchronous", "EXTRA", "NIDS")
 #: Orders of growth in n that Tables I and II claim: (PLF, communication) on complete graphs and on rings. I-ADMM and
 #: W-ADMM are not in them.
 CLAIMED = {
     "RECAL, random walk": {"complete": (0, 1), "ring": (0, 1)},
     "RW-ADMM": {"complete": (2, 3), "ring": (2, 3)},
-    "ADMM, synchronous": {"complete": (0, 2), "ring": (2, 3)},
+    **{name: {"complete": (0, 2), "ring": (2, 3)} for name in ("ADMM, synchronous", "EXTRA", "NIDS")},
 }
 
 
@@ -117,6 +124,21 @@ def problem(kind: str, n: int) -> Problem:
     return Problem(network(kind, n), losses, L, optimum(losses, Regularizer()).x)
 
 
+def context(p: Problem, i: int) -> NodeContext:
+    """What a node among neighbours is made from."""
+    return NodeContext(
+        gate=Exact(p.losses[i]),
+        name=f"n{i}",
+        neighbours=[f"n{j}" for j in p.graph.neighbours[i]],
+        graph=p.graph,
+        index=i,
+        size=FEATURES,
+        L=p.L,
+        regularizer=Regularizer(),
+        report=LIMIT,
+    )
+
+
 def states(p: Problem, method: str, parameter: float, seed: int, limit: int) -> Iterator[State]:
     """The method on the problem, one gradient a question."""
     n, neighbours, rho = len(p.losses), p.graph.neighbours, parameter * max(p.L)
@@ -125,6 +147,11 @@ def states(p: Problem, method: str, parameter: float, seed: int, limit: int) -> 
         q = coca.Params(rounds=limit // n, c=of_degree, alpha=1e-300, update="first-order")
         for r in coca.run(q, [Exact(f) for f in p.losses], neighbours, FEATURES, p.L):
             yield State(float(np.mean(p.errors(r.x))), range(n), r.sent)
+        return
+    if method in ROUNDS:
+        made = ROUNDS[method](rounds=limit // n, variant="none", step_size=parameter / max(p.L))
+        for k, x in enumerate(run_rounds([made.agent(context(p, i)) for i in range(n)]), 1):
+            yield State(float(np.mean(p.errors(x))), range(n), 2 * len(p.graph.edges) * k)
         return
     cycle = cyclic_route(p.graph).nodes
     around = method in ("RECAL, cycle", "I-ADMM")
@@ -166,7 +193,7 @@ def reached(p: Problem, method: str, parameter: float, seed: int, limit: int) ->
 def measure(task: RelayTask) -> RelayResult:
     """One method on one graph: the best of its grid."""
     p = problem(task.kind, task.n)
-    seeds = 1 if task.method in ("RECAL, cycle", "I-ADMM", "ADMM, synchronous") else task.seeds
+    seeds = 1 if task.method in STILL else task.seeds
     best, limit = RelayResult(task, len(p.graph.edges), nan, inf, inf, inf, (np.zeros(0), np.zeros(0))), task.limit
     for parameter in METHODS[task.method]:
         runs = [reached(p, task.method, parameter, seed, limit) for seed in range(seeds)]

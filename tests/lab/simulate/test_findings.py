@@ -61,7 +61,7 @@ SECOND, COPIED = FIRST + HOUR_S, FIRST + 30.0
 FINDINGS = (
     Found(sums_read_after_the_record, "marks", "token", 4, [Fault(SECOND, "kill", ("n1",), call=3, how="sync")]),
     Found(interval_without_a_line, "record", "star", 4,
-          [Fault(SECOND - 0.02, "kill", (COORDINATOR,), call=1, how="committed")]),
+          [Fault(SECOND - 0.02, "kill", (COORDINATOR,), call=2, how="committed")]),
     Found(mark_written_where_it_was, "answered", "star", 2,
           [Fault(COPIED + k * 30.0, "card", ("n0",), how="put back") for k in range(2)]),
     Found(sums_of_a_version_kept, "whole", "star", 5, [], Manner(fed=True)),

@@ -76,7 +76,7 @@ def test_activations_leakage_frequency_and_vectors_are_counted_on_the_way_to_the
     sent, error = line.curve
     assert error[-1] <= relay.ACCURACY < np.min(error[:-1])
     assert sent[-1] == line.sent
-    if method == "ADMM, synchronous":
+    if method in ("ADMM, synchronous", "EXTRA", "NIDS"):
         assert (line.activations, line.sent) == (5 * line.plf, 2 * 5 * line.plf)  # every agent, both neighbours
     else:
         each = {"RECAL, random walk": 2, "RECAL, cycle": 2, "RW-ADMM": 2}.get(method, 1)

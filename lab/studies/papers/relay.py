@@ -46,7 +46,7 @@ ROWS, FEATURES = 30, 5  #: of each agent, by node/problems/records/data.py `synt
 METHODS: dict[str, Sequence[float]] = {
     "RECAL, random walk": (1.0, 1.9), "RECAL, cycle": (1.0, 1.9), "W-ADMM": (2.0, 1.4, 4.0), "I-ADMM": (2.0, 1.4, 4.0),
     "RW-ADMM": (2.0, 0.5, 8.0, 0.125), "ADMM, synchronous": (2.0, 0.5, 8.0, 0.125),
-    "EXTRA": (0.6, 0.9, 0.3, 1.4), "NIDS": (1.0, 1.5, 1.9, 0.5),
+    "EXTRA": (0.6, 0.3, 0.15, 0.9, 1.4), "NIDS": (0.5, 0.25, 1.0, 0.125, 1.5),
 }  # fmt: skip
 ROUNDS = {"EXTRA": extra.Params, "NIDS": nids.Params}
 #: Of these nothing is drawn.

@@ -89,6 +89,7 @@ def test_the_program_runs_from_its_release_and_what_is_installed_twice_stays_as_
     ).read_bytes()
 
 
+@pytest.mark.long
 def test_a_release_that_is_half_made_is_made_again(image, house):
     (image.opt / image.current / "complete").unlink()
     shutil.rmtree(image.opt / image.current / "lib")
@@ -182,6 +183,7 @@ def shown(image, state):
     return json.loads(image.says("ledger", "show", "--json", str(state / "n1.ledger")))
 
 
+@pytest.mark.long
 def test_a_release_that_cannot_read_the_ledger_is_had_back_if_nothing_was_spent_since(image, house, spender):
     before, state, _, spends = spender
     spends(0)  # opened, and so of the newer format
@@ -193,6 +195,7 @@ def test_a_release_that_cannot_read_the_ledger_is_had_back_if_nothing_was_spent_
     assert image.says("ledger", "verify", str(image.nodes / "n1.yaml")).startswith("ok: ")
 
 
+@pytest.mark.long
 def test_spends_of_the_newer_format_are_given_up_only_as_their_owner_says_and_then_count(image, house, spender):
     before, state, _, spends = spender
     spends(3)
@@ -226,6 +229,7 @@ def test_without_a_mark_that_says_what_was_spent_the_ledger_stays(image, house, 
     assert shown(image, state)["mark"] == 5
 
 
+@pytest.mark.long
 def test_a_release_that_cannot_bring_a_ledger_to_its_format_is_not_taken(image, house, tmp_path, spender):
     before, state, *_ = spender
     assert image.install(house, "back").returncode == 0

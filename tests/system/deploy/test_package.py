@@ -190,6 +190,7 @@ def test_an_upgrade_is_taken_through_the_gate_and_the_release_before_can_be_had_
 
 
 @as_root
+@pytest.mark.long
 def test_a_release_that_fails_the_gate_fails_the_upgrade_in_one_line_and_the_one_before_goes_on(
     device, deb, rows, tmp_path
 ):
@@ -225,6 +226,7 @@ def test_a_wheel_that_differs_from_its_hash_fails_the_upgrade(device, deb, rows,
 
 
 @as_root
+@pytest.mark.long
 def test_a_removed_and_a_purged_package_leave_configuration_ledgers_and_marks(device, deb):
     possessions = device.possessions()
     assert device.dpkg("--remove", "hushgrid").returncode == 0

@@ -247,6 +247,7 @@ def kept(fleet):
     return found.version, found.values
 
 
+@pytest.mark.long
 def test_a_local_broker_that_floods_and_dies_does_not_disturb_the_run(tmp_path, mosquitto):
     with ExitStack() as stack:
         local = stack.enter_context(ExitStack())

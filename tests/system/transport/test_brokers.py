@@ -76,7 +76,9 @@ def test_a_broker_restarts_on_its_port_with_nothing_kept(any_broker):
     link.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("choice", ["embedded", pytest.param("mosquitto", marks=pytest.mark.mosquitto)])
 def test_a_broker_does_not_outlive_the_process_that_started_it(choice, number, tmp_path, request):
     if choice == "mosquitto":

@@ -72,6 +72,7 @@ def test_all_of_200_come_back_after_the_broker_was_killed(mosquitto, ring):
     assert all(r.told[0].startswith("the broker is away: ") and r.told[1:] == ["the broker is back"] for r in relays)
 
 
+@pytest.mark.long
 @pytest.mark.mosquitto
 def test_one_that_the_broker_refuses_says_so_once_and_stops_no_other(start_mosquitto, ring):
     broker = start_mosquitto(config=["clientid_prefixes n"])

@@ -288,6 +288,8 @@ class MqttLink:
             self._on_time(now)
         if self._session is not None and self._session.stream.more:
             self.due = now
+        elif self._session is not None and self._session.unacked:  # it may turn out that nobody acknowledges it
+            self.due = min(self.due, self._session.due)
 
     def _on_time(self, now: float) -> None:
         if self._stage is _Stage.DOWN:

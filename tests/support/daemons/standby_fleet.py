@@ -5,7 +5,7 @@ import shutil
 from tests.support.daemons.deployed_fleet import ZONES
 from tests.support.daemons.enrolled_fleet import Enrolled
 
-ROUNDS = 60
+ROUNDS = 300  #: a run of some seconds, in which there is time to be killed
 
 
 def standby_fleet(directory, program, stack):

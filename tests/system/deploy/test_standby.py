@@ -20,7 +20,7 @@ def test_the_standby_takes_over_in_the_rounds_and_nothing_is_paid_twice(fleet):
     first.wait_for("waits for")
     standby = second(fleet, "--standby")
     standby.wait_for("the coordinator is there")
-    first.wait_for("round 12 of")
+    first.wait_for(f"round {ROUNDS // 5} of")
     first.kill()
     standby.wait_for("takes over in 8 s")
     standby.wait_for("goes on with run")
@@ -36,13 +36,13 @@ def test_the_first_comes_back_in_the_rounds_and_takes_the_run_as_the_standby_has
     objective(fleet)
     nodes = [fleet.node(z) for z in ZONES]
     first = fleet.coordinator()
-    first.wait_for("round 6 of")
+    first.wait_for(f"round {ROUNDS // 10} of")
     standby = second(fleet, "--standby")
     standby.wait_for("the coordinator is there")
-    first.wait_for("round 12 of")
+    first.wait_for(f"round {ROUNDS // 5} of")
     first.kill()
     standby.wait_for("goes on with run")
-    standby.wait_for("round 30 of")
+    standby.wait_for(f"round {ROUNDS // 2} of")
     again = fleet.coordinator()
     again.wait_for("goes on with run")
     assert standby.code() == 3
@@ -58,7 +58,7 @@ def test_a_standby_that_starts_after_the_death_takes_over(fleet):
     objective(fleet)
     nodes = [fleet.node(z) for z in ZONES]
     first = fleet.coordinator()
-    first.wait_for("round 12 of")
+    first.wait_for(f"round {ROUNDS // 5} of")
     first.kill()
     standby = second(fleet, "--standby")
     standby.wait_for("goes on with run")
@@ -73,7 +73,7 @@ def test_a_hand_over_ends_the_first_with_one_line(fleet):
     objective(fleet)
     nodes = [fleet.node(z) for z in ZONES]
     first = fleet.coordinator()
-    first.wait_for("round 12 of")
+    first.wait_for(f"round {ROUNDS // 5} of")
     other = second(fleet, "--hand-over")
     assert first.code() == 3
     assert len([line for line in first.said.splitlines() if "another one" in line]) == 1, first.said

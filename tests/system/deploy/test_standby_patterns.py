@@ -7,8 +7,9 @@ import pytest
 
 from tests.support.daemons.deployed_fleet import ZONES
 from tests.support.daemons.deployed_ring import SENSORS
-from tests.support.daemons.masked_fleet import ROUNDS, SCENARIO, masked_fleet
-from tests.support.daemons.standby_fleet import objective, second, standby_fleet
+from tests.support.daemons.masked_fleet import ROUNDS as MASKED
+from tests.support.daemons.masked_fleet import SCENARIO, masked_fleet
+from tests.support.daemons.standby_fleet import ROUNDS, objective, second, standby_fleet
 from tests.support.paths import DEPLOY
 
 RING = (DEPLOY / "ring" / "scenario.yaml").read_text()
@@ -19,7 +20,7 @@ WALK = (
 DPP2 = "  name: dpp2\n  alpha: 1.0\n  beta: 0.25\n  rho: 0.1\n  rounds: 600\n"
 #: Scenario, algorithm, and how many answers each sensor gives.
 PATTERNS = {
-    "masked": (SCENARIO.replace(f"rounds: {ROUNDS}", "rounds: 60"), "fedavg", 60),
+    "masked": (SCENARIO.replace(f"rounds: {MASKED}", "rounds: 60"), "fedavg", 60),
     "token": (RING.replace("rounds: 200 ", "rounds: 1200 "), "recal", 300),
     "neighbours": (RING.replace(WALK, DPP2), "dpp2", 600),
 }
@@ -66,7 +67,7 @@ def test_a_coordinator_that_is_stopped_behind_a_live_connection_is_dead_by_its_s
     first = fleet.coordinator()
     standby = second(fleet, "--standby")
     standby.wait_for("the coordinator is there")
-    first.wait_for("round 12 of")
+    first.wait_for(f"round {ROUNDS // 5} of")
     first.child.send_signal(signal.SIGSTOP)
     standby.wait_for("says nothing")
     standby.wait_for("goes on with run")
@@ -76,7 +77,7 @@ def test_a_coordinator_that_is_stopped_behind_a_live_connection_is_dead_by_its_s
     for node in nodes:
         node.wait_for(" done: ")
     for z in ZONES:
-        assert len(fleet.spends(z)) == 60
+        assert len(fleet.spends(z)) == ROUNDS
 
 
 def test_a_run_that_is_over_is_not_made_again_by_who_takes_over(fleet):
@@ -108,11 +109,11 @@ def test_the_coordinator_is_killed_in_every_interval_and_the_other_goes_on_with_
     acting, waiting = fleet.coordinator(), second(fleet, "--standby")
     for number in range(1, 4):
         waiting.wait_for("the coordinator is there")
-        acting.wait_for("round 12 of")
+        acting.wait_for(f"round {ROUNDS // 5} of")
         acting.kill()
         waiting.wait_for("goes on with run")
         waiting.wait_for(f"interval {number}: answer")
-        assert {z: len(fleet.spends(z)) for z in ZONES} == dict.fromkeys(ZONES, 60 * number)
+        assert {z: len(fleet.spends(z)) for z in ZONES} == dict.fromkeys(ZONES, ROUNDS * number)
         acting, waiting = waiting, (second(fleet, "--standby") if number % 2 == 0 else fleet.coordinator("--standby"))
     assert acting.end() == 0
 
@@ -137,4 +138,4 @@ def test_between_intervals_each_takes_the_place_of_the_other_and_nobody_is_asked
     third.child.send_signal(signal.SIGUSR1)
     third.wait_for("interval 2: answer")
     assert "asked to join" not in standby.said
-    assert {z: len(fleet.spends(z)) for z in ZONES} == dict.fromkeys(ZONES, 120)
+    assert {z: len(fleet.spends(z)) for z in ZONES} == dict.fromkeys(ZONES, 2 * ROUNDS)

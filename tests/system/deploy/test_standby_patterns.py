@@ -60,6 +60,7 @@ def test_the_standby_goes_on_with_a_run_of_every_pattern(sensors):
     assert {name: len(sensors.spends(name)) for name in SENSORS} == dict.fromkeys(SENSORS, sensors.answers)
 
 
+@pytest.mark.long
 def test_a_coordinator_that_is_stopped_behind_a_live_connection_is_dead_by_its_silence(fleet):
     """No last will comes: the connection stands, and its keepalive is a minute."""
     objective(fleet)

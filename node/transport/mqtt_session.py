@@ -96,7 +96,6 @@ class Session:
         self._keepalive = client.keepalive
         self._sent_at = time.monotonic()  # when anything was sent
         self._asked_at = inf  # when PINGREQ was sent, while it has no answer
-        self._pinged_at = 0.0  # when the last one was sent that has an answer: the broker has read all before it
         self.unacknowledged: dict[int, tuple[str, ...]] = {}  #: subscriptions without an answer yet, by message id
         self._heard_at = 0.0  # when the broker last sent anything
         self._cluster = client.cluster
@@ -129,7 +128,7 @@ class Session:
         """When `keep_alive` must be called at the latest, of time.monotonic()."""
         if not self._keepalive:
             return inf
-        lost = self._oldest + LOST_S if self.unacked and self._asked_at == inf else inf
+        lost = self._oldest + LOST_S if self.unacked else inf
         return min(
             self._sent_at + QUIET * self._keepalive, self._asked_at + ANSWERS * self._keepalive, self._ask_at, lost
         )
@@ -166,10 +165,9 @@ class Session:
             self.subscribe(topics)
         if now >= self._asked_at + ANSWERS * self._keepalive:
             return False
-        overdue = bool(self.unacked) and now >= self._oldest + LOST_S
-        if overdue and self._pinged_at > self._oldest:  # it has read it long ago, however slow the line is
+        if self.unacked and now >= self._oldest + LOST_S:
             return False
-        if self._asked_at == inf and (overdue or now >= self._sent_at + QUIET * self._keepalive):
+        if self._asked_at == inf and now >= self._sent_at + QUIET * self._keepalive:
             self.stream.send(packets.PINGREQ)
             self._sent_at = self._asked_at = now
         return True
@@ -257,7 +255,7 @@ class Session:
         elif kind == packets.PUBACK:
             self._acknowledged(*packets.acknowledged(body, self.five))
         elif kind == packets.PINGRESP:
-            self._pinged_at, self._asked_at = self._asked_at, inf
+            self._asked_at = inf
         else:
             client = self._paho
             self.stream.leave(first, body)

@@ -307,7 +307,8 @@ class Intervals:
             self.refused[member] = str(error)
             if noted:
                 continue
-            if self.refusals.note(member, birth, number, str(error), midway=midway) == PATIENCE:
+            whole = not self.absent
+            if self.refusals.note(member, birth, number, str(error), midway=midway, whole=whole) == PATIENCE and whole:
                 self.log(f"{member} has refused {PATIENCE} times in a row: it is asked again once its birth is another")
 
     def _made(self, plan: RunPlan, start: WarmState | None, held: Held | None) -> Coordinator:

@@ -64,10 +64,15 @@ class Refusals:
     def __init__(self) -> None:
         self._last: dict[str, Refusal] = {}
 
-    def note(self, member: str, birth: Birth | None, interval: int, reason: str, *, midway: bool) -> int:
-        """A member has refused in an interval. Returns how often it has, in a row."""
+    def note(
+        self, member: str, birth: Birth | None, interval: int, reason: str, *, midway: bool, whole: bool = True
+    ) -> int:
+        """A member has refused in an interval. Returns how often it has, in a row. whole: a plan of all members; one
+        without some counts for nothing, because it may refuse that one alone.
+        """
         before = self._last.get(member)
-        times = before.times + 1 if before else 1
+        times = before.times if before else 0
+        times = times + 1 if whole else min(times, PATIENCE - 1)
         offer = _offer(birth) if birth else None
         self._last[member] = Refusal(times, birth.session if birth else -1, offer, interval, midway, reason)
         return times

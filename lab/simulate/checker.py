@@ -114,6 +114,7 @@ class _Device:
         self.run = ""  #: that it has joined last
         self.drawn: set[str] = set()  #: answers of that run, or since its ledger was known to have all of them
         self.paid = 0  #: spends since then
+        self.others: dict[str, tuple[set[str], int]] = {}  #: the same of other runs, which it may join again
         self.contents: dict[tuple[object, ...], str] = {}  #: digest of each message
         self.killed = self.cut = False  #: how its process has ended last
         self.foreign = ""  #: its ledger was put back or replaced, and its owner has not accepted that
@@ -124,6 +125,7 @@ class _Device:
         self.real: list[Spent] = []  #: by the world's time: of all its ledgers
         self.limits: list[tuple[float, Event]] = []  #: what its owner allows, and until when the one before may hold
         self.accepts = False  #: whether its owner has ever accepted anything
+        self.shares = False  #: whether its answers are shares of a sum
         #: ledger, and the least that running time was ahead of the world's, of spends so far
         self.clock: tuple[str, float] | None = None
         self.mark: list[Any] | None = None  #: what its mark file said then: [ledger, number]
@@ -146,6 +148,11 @@ class _Device:
         self.mark, self.ended = event.get("mark"), set()
         self.answers, self.files, self.stands = {}, {}, {}
 
+    def forgotten(self) -> None:
+        """The coordinator's card is another too: nobody remembers what was spent on the one that was replaced."""
+        if self.foreign:
+            self.real = [s for s in self.real if s.ledger not in self.remembered]
+
     def accept(self, event: Event) -> None:
         """Its owner accepts what others remember as spent. What nobody remembers is lost."""
         ledger, no = event["id"], event["no"]
@@ -154,7 +161,7 @@ class _Device:
         if all(n <= counted.get(one, 0) or one in through for one, n in self.remembered.items()):
             self.foreign = ""  # else it is told more
         self.covered[ledger], self.received[ledger] = {*counted, *through}, no
-        self.paid, self.drawn, self.accepts = 0, set(), True
+        self.paid, self.drawn, self.others, self.accepts = 0, set(), {}, True
         self.counted += [spent(ran, ledger, *row) for *row, ran in event.get("rows", [])]
         self.spent[ledger] = max(self.spent[ledger], no)
 
@@ -188,6 +195,8 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
         elif kind == "card":
             if who == COORDINATOR:
                 forgetful = True
+                for each in devices.values():
+                    each.forgotten()
             else:
                 device.replace(event)
         elif kind == "owner":
@@ -237,6 +246,7 @@ class _Calm:
         self.until = 0.0  #: when what has gone wrong is over, and overcome, s
         self.began: float | None = None  #: when the interval of now began
         self.down: set[str] = set()  #: machines whose process has ended
+        self.met = True  #: all have answered since a card was put back, whose sessions are counted from an earlier one
 
     def sees(self, event: Event) -> str:
         """What is wrong with the end of an interval in a calm; "" if nothing is."""
@@ -250,12 +260,16 @@ class _Calm:
             self.down = self.down - {event["who"]} if kind == "start" else self.down | {event["who"]}
         elif kind == "accepted":
             self.until = max(self.until, now + OVERCOME_S)
+        elif kind == "card":
+            self.met = False
         elif kind == "begins":
             self.began = now
         elif kind == "ends":
             began, self.began = self.began, None
-            calm = began is not None and self.until < began and not self.down
-            if calm and (event["outcome"] != "answer" or event["absent"]):
+            calm = self.met and began is not None and self.until < began and not self.down
+            answered = event["outcome"] == "answer" and not event["absent"]
+            self.met = self.met or answered
+            if calm and not answered:
                 return f"interval {event['interval']} is {event['outcome']} ({event['cause']}), and all were there"
         return ""
 
@@ -286,7 +300,7 @@ def _opened(device: _Device, event: Event, lied: bool, wrong: Wrong) -> None:
     if device.foreign and all(n <= no if one == ledger else one in through for one, n in device.remembered.items()):
         device.foreign, device.received[ledger] = "", no  # it lacks nothing that anybody remembers
     if device.foreign or device.cut:  # a power cut may take the note of what is drawn
-        device.drawn, device.paid = set(), 0
+        device.drawn, device.paid, device.others = set(), 0, {}
     device.paid += max(no - device.spent[ledger], 0)  # committed as its process died, or paid for what was noted
     device.spent[ledger] = no if not device.foreign else max(no, 0)
     for number, kind, value, mu2, ran in event.get("rows", []):  # committed as its process died
@@ -323,7 +337,8 @@ def _sent(device: _Device, event: Event, wrong: Wrong) -> None:
 def _joins(device: _Device, event: Event, wrong: Wrong) -> None:
     run = event["run"]
     if run != device.run:
-        device.run, device.drawn, device.paid = run, set(), 0  # the noise of a seed is the same in each run
+        device.others[device.run] = device.drawn, device.paid  # the noise of a seed is the same in each run
+        device.run, (device.drawn, device.paid) = run, device.others.pop(run, (set(), 0))
         if not any(paid == run for _, paid in device.answers):
             device.stands.pop(run, None)
     sent = device.stands.get(run, 0)
@@ -335,6 +350,7 @@ def _spends(device: _Device, event: Event, wrong: Wrong) -> None:
     """An answer is spent: whether its window holds it."""
     now, ran = event["t"], event["ran"]
     run, answer = (event.get("id", ""), event.get("run", "")), event.get("answer", 0)
+    device.shares = device.shares or bool(event.get("honest"))
     version, keeps = event.get("version", 0), device.limits[-1][1].get("retention") if device.limits else None
     earlier = device.noted.pop((*run, answer), None)
     anew = earlier is not None and (earlier != version or keeps is not None)
@@ -383,9 +399,15 @@ def _live(spends: list[Spent], end: float, limit: Event) -> list[Spent]:
 
 
 def _excused(event: Event, devices: dict[str, _Device]) -> bool:
-    """Whether an interval is missed because of devices that may have refused it, and of nobody else."""
+    """Whether an interval is missed because of devices that may have refused it, and of nobody else.
+
+    Without one of them the others may refuse too, if what they answer is worth less among fewer.
+    """
     names = event.get("refused", [])
-    return bool(names) and set(event.get("absent", [])) <= set(names) and all(_may_refuse(devices[n]) for n in names)
+    if not names or not set(event.get("absent", [])) <= set(names):
+        return False
+    may = {name for name in names if _may_refuse(devices[name])}
+    return bool(may) and all(name in may or devices[name].shares for name in names)
 
 
 def _may_refuse(device: _Device) -> bool:

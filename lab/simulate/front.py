@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -52,14 +53,30 @@ def simulate(
         write_history(history, simulation.world.history)
         say(f"{history}: the history of seed {seed}, {len(simulation.world.history)} events")
     reports = [Report() for _ in raws]
-    with suppress(KeyboardInterrupt):
-        _in_turns(raws, fleets, reports, -(-faults // len(raws)), seed, intervals, jobs, say)
+
+    def tell(each: Fleet, report: Report) -> None:
+        _say(report, each.name, out, say)
+
+    with _interrupted():
+        _in_turns(raws, fleets, reports, -(-faults // len(raws)), seed, intervals, jobs, say, tell)
     for each, report in zip(fleets, reports, strict=True):
-        if report.lives:
-            _say(report, each.name, out, say)
+        if report.lives and not report.broken:  # what broke has been said
+            tell(each, report)
     if len(reports) > 1:
         say(f"{len(reports)} fleets: {_sums(reports)}")
     return reports
+
+
+@contextmanager
+def _interrupted() -> Iterator[None]:
+    """What an interrupt or a SIGTERM ends, also where a shell has told its background processes to ignore the first."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with suppress(KeyboardInterrupt):
+            yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _in_turns(
@@ -71,14 +88,19 @@ def _in_turns(
     intervals: int,
     jobs: int | None,
     say: Callable[[str], None],
+    tell: Callable[[Fleet, Report], None],
 ) -> None:
-    """Each fleet has its turn until each has had so many faults: if somebody ends it, none has had few."""
+    """Each fleet has its turn until each has had so many faults: if somebody ends it, none has had few. What breaks a
+    promise is told at once.
+    """
     for turn in range(-(-faults // TURN)):
         for raw, each, report in zip(raws, fleets, reports, strict=True):
             share = min(faults, (turn + 1) * TURN)
             if report.faults < share and not report.broken:
                 search(raw, each, share, seed, intervals=intervals, jobs=jobs, before=report)
-                if share < faults and not report.broken:
+                if report.broken:
+                    tell(each, report)
+                elif share < faults:
                     say(f"{each.name} so far: {_sums([report])}")
 
 

@@ -16,11 +16,16 @@ Outcomes = dict[tuple[str, str], str]  #: {(device, file): digest of what a run 
 
 
 def outcomes(history: Iterable[Document]) -> dict[str, Outcomes]:
-    """What each run has left, by run."""
+    """What each run has left, by run. Whose card was put back into it writes it again, from where it stood then."""
     findings: dict[str, Outcomes] = {}
+    set_back: set[str] = set()
     for e in history:
-        if e["e"] == "outcome":
-            findings.setdefault(e["run"], {})[e["who"], e["file"]] = e["digest"]
+        if e["e"] == "card":
+            set_back.add(e["who"])
+        elif e["e"] == "outcome":
+            left, key = findings.setdefault(e["run"], {}), (e["who"], e["file"])
+            if key not in left or e["who"] not in set_back:
+                left[key] = e["digest"]
     return findings
 
 

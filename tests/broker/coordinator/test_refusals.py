@@ -7,6 +7,7 @@ import pytest
 from hushgrid.broker.coordinator.membership import PATIENCE
 from hushgrid.node import wire
 from hushgrid.node.problems.power_flow.device import Zone
+from hushgrid.node.schema.sections import Allow, AllowMasked
 from hushgrid.node.wire import COORDINATOR, Envelope, Mark, Refuse
 from tests.support.runs.continuous_fleet import UNWILLING, RowFleet, WeakFleet, budget, record, zones
 from tests.support.runs.masked_runs import masked
@@ -233,6 +234,25 @@ def test_sensors_go_on_as_a_smaller_fleet_without_who_refuses(tmp_path):
     row = fleet.interval()
     assert (row["outcome"], row["absent"], row["refused"], row["held"]) == ("answer", ["n3"], ["n3"], {})
     assert record(fleet, row)["members"] == ["n0", "n1", "n2"]
+    fleet.close()
+
+
+def test_who_refuses_a_run_without_another_one_is_asked_again_when_the_other_is_back(tmp_path):
+    """Owners who believe in three honest shares refuse a sum of three of four. They were not asked any more then, and
+    no interval was answered again, although all were there and willing.
+    """
+    raw = masked(tmp_path / "rows", privacy={"epsilon": 100.0, "masked": {"corrupt": 1}})
+    fleet = RowFleet(tmp_path / "fleet", raw, quorum=3)
+    for node in fleet.rows.plan.nodes:
+        fleet.hub.endpoints[node].allow = Allow(masked=AllowMasked(corrupt=1, honest=3, alone=1e9, peers=("0" * 64,)))
+    assert fleet.interval()["outcome"] == "answer"
+    fleet.goes("n3")
+    for _ in range(2 * PATIENCE):
+        row = fleet.interval()
+        assert (row["outcome"], row["refused"]) == ("missed", ["n0", "n1", "n2"])
+        assert "not asked" not in row["reason"]
+    fleet.comes("n3")
+    assert fleet.interval()["outcome"] == "answer"
     fleet.close()
 
 

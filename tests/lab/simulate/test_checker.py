@@ -43,6 +43,8 @@ KEPT = event("owner", 0, epsilon=1.0, delta=0.0, window_s=20.0, retention=10.0, 
 BEGINS = event("begins", 1000, "coordinator", interval=1)
 LOSS = event("fault", 1000, "", fault="weather", how="loss", amount=0.05, seconds=60.0)
 CARD = event("card", 4, how="put back", mark=None)
+BACK = event("card", 1, "coordinator", how="put back")
+JOINED = [opened(0), send(1, 0, body="Join", stands=0), event("cut", 1)]
 ACCEPTED = event("accepted", 6, id="aa", no=2, counted={"aa": 2})
 ANSWER = [opened(1), drawn(2), spent(2, 1), send(3, 1)]
 FREE = [send(4, 0, body="Join", stands=0), send(4, 0, iterate="x")]  #: in a run that has cost nothing yet
@@ -85,6 +87,9 @@ HISTORIES = [
     ("answered", ANSWER, [*ANSWER, event("unanswered", 9, "coordinator", text="the last interval: missed")]),
     ("answered", [BEGINS, LOSS, ends(1050)], [BEGINS, LOSS, ends(1050, "missed")]),
     ("answered", [event("kill", 1000), BEGINS, ends(1050, absent=["n0"])], [BEGINS, ends(1050, absent=["n0"])]),
+    ("answered", [BACK | {"t": 900.0}, BEGINS, ends(1050, "missed")], [BACK, ends(500), BEGINS, ends(1050, "missed")]),
+    ("paid", [*JOINED, opened(2), spent(2, 1), *OTHER, send(6, 1, body="Join", stands=0), drawn(7), send(8, 1)],
+     [*JOINED, opened(2), *OTHER, send(6, 0, body="Join", stands=0), drawn(7), send(8, 0)]),
     ("outcome", [event("ended", 1, run="r1"), event("kill", 2), event("outcome", 3, run="r1")],
      [event("ended", 1, run="r1"), event("kill", 2)]),
     ("outcome", ANSWER, [event("unpaid", 9, text="owed")]),
@@ -105,6 +110,25 @@ def test_a_budget_holds_in_each_of_its_windows():
     assert check([spent(0, 1), spent(5, 2), spent(11, 3)], budgets) == []
     findings = check([spent(0, 1), spent(5, 2), spent(9, 3)], budgets)  # by running time, and by the world's
     assert {(finding.promise, finding.number) for finding in findings} == {("budget", 2)}
+
+
+def test_what_nobody_remembers_any_more_counts_no_longer():
+    """A device's card is replaced, and then the coordinator's, before the owner accepts what it knew."""
+    before = [event("owner", 0, epsilon=1.0, delta=0.0, window_s=20.0), spent(1, 1)]
+    replaced = event("card", 2, how="replaced", mark=None, known={"aa": 1})
+    forgotten = event("card", 3, "coordinator", how="replaced", mark=None, known={})
+    after = [event("ledger", 4, id="bb", no=0, behind=False), spent(5, 1, ledger="bb")]
+    assert check([*before, replaced, forgotten, *after]) == []
+    assert "budget" in {finding.promise for finding in check([*before, replaced, *after])}
+
+
+def test_shares_of_a_sum_may_be_refused_without_one_who_may_refuse():
+    missed = ends(1050, "missed", absent=["n0", "n1"]) | {"refused": ["n0", "n1"]}
+    shares = [spent(2, 1, honest=2) | {"who": "n1"}]
+    refuses = [spent(2, 1), event("accepted", 6, id="aa", no=2, counted={"aa": 2})]
+    assert check([*shares, *refuses, BEGINS, missed]) == []
+    assert [finding.promise for finding in check([*shares, spent(2, 1), BEGINS, missed])] == ["answered"]
+    assert [finding.promise for finding in check([*refuses, BEGINS, missed])] == ["answered"]
 
 
 def test_it_imports_nothing_of_the_program():

@@ -307,8 +307,9 @@ class Intervals:
             self.refused[member] = str(error)
             if noted:
                 continue
-            whole = not self.absent
-            if self.refusals.note(member, birth, number, str(error), midway=midway, whole=whole) == PATIENCE and whole:
+            complete = not self.absent
+            times = self.refusals.note(member, birth, number, str(error), midway=midway, complete=complete)
+            if complete and times == PATIENCE:
                 self.log(f"{member} has refused {PATIENCE} times in a row: it is asked again once its birth is another")
 
     def _made(self, plan: RunPlan, start: WarmState | None, held: Held | None) -> Coordinator:

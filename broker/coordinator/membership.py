@@ -65,14 +65,14 @@ class Refusals:
         self._last: dict[str, Refusal] = {}
 
     def note(
-        self, member: str, birth: Birth | None, interval: int, reason: str, *, midway: bool, whole: bool = True
+        self, member: str, birth: Birth | None, interval: int, reason: str, *, midway: bool, complete: bool = True
     ) -> int:
-        """A member has refused in an interval. Returns how often it has, in a row. whole: a plan of all members; one
+        """A member has refused in an interval. Returns how often it has, in a row. complete: a plan of all members; one
         without some counts for nothing, because it may refuse that one alone.
         """
         before = self._last.get(member)
         times = before.times if before else 0
-        times = times + 1 if whole else min(times, PATIENCE - 1)
+        times = times + 1 if complete else min(times, PATIENCE - 1)
         offer = _offer(birth) if birth else None
         self._last[member] = Refusal(times, birth.session if birth else -1, offer, interval, midway, reason)
         return times

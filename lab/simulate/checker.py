@@ -215,9 +215,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             device.drawn.add(event["digest"])
         elif kind == "spent":
             if device.foreign and (_remembered(device, event) or (not forgetful and any(device.remembered.values()))):
-                wrong(
-                    "marks", f"a ledger that was {device.foreign} spends answer {event['no']} before its owner accepts"
-                )
+                wrong("marks", f"a ledger that was {device.foreign} spends answer {event['no']}, not accepted")
             if event["no"] != device.spent[event["id"]] + 1 and device.spent[event["id"]]:
                 wrong("paid", f"answer {event['no']} follows answer {device.spent[event['id']]}")
             device.spent[event["id"]] = event["no"]

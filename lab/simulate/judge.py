@@ -23,9 +23,9 @@ def outcomes(history: Iterable[Document]) -> dict[str, Outcomes]:
         if e["e"] == "card":
             set_back.add(e["who"])
         elif e["e"] == "outcome":
-            left, key = findings.setdefault(e["run"], {}), (e["who"], e["file"])
-            if key not in left or e["who"] not in set_back:
-                left[key] = e["digest"]
+            files, key = findings.setdefault(e["run"], {}), (e["who"], e["file"])
+            if key not in files or e["who"] not in set_back:
+                files[key] = e["digest"]
     return findings
 
 

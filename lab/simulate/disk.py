@@ -9,6 +9,8 @@ it has committed counts as synced.
 from __future__ import annotations
 
 import errno
+import fcntl
+import itertools
 import os
 import shutil
 import sqlite3
@@ -19,6 +21,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 FOLDERS = ("state", "mark")  #: what its process writes; the rest is its owner's
+#: numbers of open files, in turn: one that a killed process forgot to close, and closes late, is nobody else's by then
+NUMBERS = itertools.cycle(range(256, 1000))
 SECTOR = 512  #: bytes that are written whole, or not at all
 Fault = Literal["", "full", "read-only", "failing"]
 #: errno of a file, then code and text of SQLite
@@ -74,7 +78,9 @@ class Disk:
             self._wrote(path.stat().st_ino, Write(0, path.read_bytes(), b"", path.stat().st_size, self.lives))
         if flags & os.O_WRONLY:  # what is overwritten is read first
             flags += os.O_RDWR - os.O_WRONLY
-        file = os.open(path, flags & ~os.O_DIRECT, mode)
+        opened = os.open(path, flags & ~os.O_DIRECT, mode)
+        file = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, next(NUMBERS))
+        os.close(opened)
         if made:
             self.renamed.append(Named(path.parent, lambda: path.unlink(missing_ok=True)))
         self.files.add(file)
@@ -165,12 +171,13 @@ class Disk:
         """Whether a file has content of the process of now that a power cut may take.
 
         What an earlier process has left is read at the start, and is on the disk elsewhere before anything is sent.
+        Zeros say nothing: a file is made of them.
         """
         try:
             writes = self.unsynced.get(os.stat(path).st_ino, ()) if self.unsynced else ()
         except FileNotFoundError:
             return False
-        return any(w.before != w.after and w.life == self.lives for w in writes)
+        return any(w.before != w.after and w.life == self.lives and w.after.strip(b"\0") for w in writes)
 
     def emptied(self, keep: Sequence[str] = ()) -> None:
         """Another card is in its place, with the owner's files and these folders alone."""

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from hushgrid.kernels.types import Document
+from hushgrid.lab.simulate.checker import FEW
 from hushgrid.lab.simulate.fleet import Fleet, config_of, written
 from hushgrid.lab.simulate.forger import LIES, forged
 from hushgrid.lab.simulate.machine import Machine
@@ -85,7 +86,8 @@ def one_by_one(chance: np.random.Generator, kind: str, nodes: Sequence[str], bea
 
 def gentle(last: float) -> list[Fault]:
     """All the time some messages are lost, doubled and overtaken, and nothing else."""
-    return [Fault(0.0, "weather", seconds=last, amount=0.1, how=how) for how in ("loss", "double", "overtake")]
+    amounts = {"loss": FEW, "double": 0.1, "overtake": 0.1}
+    return [Fault(0.0, "weather", seconds=last, amount=amount, how=how) for how, amount in amounts.items()]
 
 
 def _one(chance: np.random.Generator, kind: str, moment: float, everybody: Sequence[str]) -> Fault:

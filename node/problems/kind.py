@@ -283,11 +283,19 @@ class Renewal(Protocol):
         """The device with the data of the ledger's data version."""
         ...
 
-    def __call__(self, affordable: bool, agree: Callable[[int], None]) -> Device:
+    def fitting(self, fits: Callable[[Device], None]) -> Device:
+        """The device that a run is for: with the data of now, or with those that have come since. Nothing is renewed.
+
+        Raises what `fits` raises of the first.
+        """
+        ...
+
+    def __call__(self, affordable: bool, agree: Callable[[int], None], fits: Callable[[Device], None]) -> Device:
         """The device with the data that a new run is to have.
 
         `affordable`: whether the window of its budget has room for answers about new data. `agree` is told the data
-        version that the run would have, before anything is renewed; if it raises, nothing is.
+        version that the run would have, before anything is renewed; if it raises, nothing is. `fits` raises about a
+        device that the run is not for: its data are not taken.
         """
         ...
 

@@ -219,7 +219,7 @@ class Member(Endpoint):
         try:
             plan = decode_plan(blob)
             if self.renew and new:
-                self.device = self.renew.device
+                self.device = self.renew.fitting(lambda device: device.check(plan))
                 assembled, allowed = partial(self._assemble, run, plan), partial(self._budget_check, run, plan)
                 self.device = renewed(self.renew, plan, self.name, assembled, allowed)
             elif self.renew:  # what it goes on with is of the ledger's data version, as at a start
@@ -231,6 +231,7 @@ class Member(Endpoint):
             budget_check.admit(0 if t is None or repeated else t.answers)
         except HushgridError as error:
             self.refusal = getattr(error, "refused_by", error.kind)
+            self.device = self.renew.device if self.renew else self.device
             raise
         except Exception as error:  # numbers that no check foresaw; no answer was drawn yet
             self._note(f"a plan that cannot be computed with: {type(error).__name__}: {printable(str(error), LINE)}")

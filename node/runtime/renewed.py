@@ -20,12 +20,11 @@ def renewed(
     assembled: Callable[[], tuple[Driver, BudgetCheck]],
     budget_check: Callable[[int], BudgetCheck],
 ) -> Device:
-    """The device with the data that the run is to have.
+    """The device with the data that the run is to have. The device of now has agreed to the plan.
 
     `assembled`: its driver and budget check with the data of now; `budget_check`: that about another data version.
     Raises InputError or Refused if device or owner do not agree; nothing is renewed then.
     """
-    renew.device.check(plan)
     driver, before = assembled()
     before.admit(0)  # all but the budgets, before a source is read
 
@@ -34,4 +33,4 @@ def renewed(
         repeated = driver.gate is None or (version == now and driver.gate.knows())
         budget_check(version).admit(0 if t is None or repeated else t.answers)
 
-    return renew(before.affordable, agree)
+    return renew(before.affordable, agree, lambda device: device.check(plan))

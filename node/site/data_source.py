@@ -12,12 +12,13 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from msgspec.structs import replace
 
-from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.kernels.errors import InputError, Refused, Stopped
 from hushgrid.node import system
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.durable import stamp
@@ -35,6 +36,7 @@ from hushgrid.node.site.value_store import ValueStore, last_values, running, val
 
 Say = Callable[[str], None]
 Agree = Callable[[int], None]
+Fits = Callable[[Device], None]
 
 
 class DataSource(ABC):
@@ -49,12 +51,20 @@ class DataSource(ABC):
     subscriber: Subscriber | None = None  #: what hears the source's topics, if it has any
 
     @abstractmethod
-    def __call__(self, affordable: bool = True, agree: Agree = lambda version: None) -> Device:
+    def __call__(
+        self, affordable: bool = True, agree: Agree = lambda version: None, fits: Fits = lambda device: None
+    ) -> Device:
         """The device with the data of a new run.
 
         `affordable`: whether the window of its budget has room for an answer about new data.
         `agree` is told the data version that the run would have, before anything is renewed; if it raises, nothing is.
+        `fits` raises InputError or Refused about a device that the run is not for: its data are not taken.
         """
+
+    def fitting(self, fits: Fits) -> Device:
+        """The device of now, if the run is for it. Nothing is renewed. Raises what `fits` raises."""
+        fits(self.device)
+        return self.device
 
     @property
     @abstractmethod
@@ -158,10 +168,26 @@ class FileDataSource(DataSource):
         if not ledger.saw_public(_public(self.device), known=replaced) and not replaced and of_source:
             ledger.new_data()
 
-    def __call__(self, affordable: bool = True, agree: Agree = lambda version: None) -> Device:
+    def __call__(
+        self, affordable: bool = True, agree: Agree = lambda version: None, fits: Fits = lambda device: None
+    ) -> Device:
         agree(self.ledger.data_version + self._replaced())
-        self.look()
+        self.look(fits)
         return self.device
+
+    def fitting(self, fits: Fits) -> Device:
+        """The device of now, or the one that the file makes that has taken its place, if the run is for that one alone:
+        what was read first may have been half written.
+        """
+        try:
+            return super().fitting(fits)
+        except (InputError, Refused):
+            with suppress(InputError, Refused):
+                if self._replaced():
+                    device, _ = self._read()
+                    fits(device)
+                    return device
+            raise
 
     def _replaced(self) -> bool:
         try:
@@ -173,11 +199,15 @@ class FileDataSource(DataSource):
     def age(self) -> float | None:
         return None
 
-    def look(self) -> None:
-        """Takes the data of now; keeps those of before where the file cannot be read."""
+    def look(self, fits: Fits = lambda device: None) -> None:
+        """Takes the data of now; keeps those of before where the file cannot be read, or does not fit a run."""
         try:
             if self._seen() != self._stamp:
                 device, stamp = self._read()
+                try:
+                    fits(device)
+                except (InputError, Refused) as error:
+                    raise InputError(f"{self.file}: {error}") from None
                 self.ledger.saw_data(stamp)
                 self.device, self._stamp = device, stamp
                 self.log(f"{self.file} was replaced: data version {self.ledger.data_version}")
@@ -301,7 +331,9 @@ class LiveDataSource(DataSource):
             raise Stopped(f"{self.config.node}: source: no value yet: {self.reason}")
         self._rise(readings, now, reading)
 
-    def __call__(self, affordable: bool = True, agree: Agree = lambda version: None) -> Device:
+    def __call__(
+        self, affordable: bool = True, agree: Agree = lambda version: None, fits: Fits = lambda device: None
+    ) -> Device:
         until = system.machine.monotonic() + self.source.deadline
         stands, began = self.store.now, running(self.ledger)
         pause, version = self.config.pause, self.ledger.data_version

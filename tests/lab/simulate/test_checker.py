@@ -41,7 +41,7 @@ def values(t, **more):
 
 KEPT = event("owner", 0, epsilon=1.0, delta=0.0, window_s=20.0, retention=10.0, run=["laplace", 0.1, 1])
 BEGINS = event("begins", 1000, "coordinator", interval=1)
-LOSS = event("fault", 1000, "", fault="weather", how="loss", amount=0.05, seconds=60.0)
+LOSS = event("fault", 1000, "", fault="weather", how="loss", amount=0.02, seconds=60.0)
 CARD = event("card", 4, how="put back", mark=None)
 BACK = event("card", 1, "coordinator", how="put back")
 JOINED = [opened(0), send(1, 0, body="Join", stands=0), event("cut", 1)]

@@ -21,6 +21,8 @@ from hushgrid.lab.simulate.simulation import switched_on
 from hushgrid.lab.simulate.world import World
 from hushgrid.node.privacy.ledger_marks import Marks
 from hushgrid.node.privacy.spend_table import VERSION, SpendTable
+from hushgrid.node.problems.kind import Device
+from hushgrid.node.site.data_source import Agree, DataSource, FileDataSource
 from hushgrid.node.wire import COORDINATOR
 from tests.support.scenarios.simulated_mistakes import interval_without_a_line, sums_read_after_the_record
 
@@ -46,6 +48,19 @@ def sums_of_a_version_kept() -> AbstractContextManager[Any]:
     return patch.object(SpendTable, "begin_version", begin_version)
 
 
+def half_a_file_taken() -> AbstractContextManager[Any]:
+    def taken(self: FileDataSource, affordable: bool, agree: Agree, fits: object) -> Device:
+        agree(self.ledger.data_version + self._replaced())
+        self.look()
+        return self.device
+
+    return patch.multiple(FileDataSource, __call__=taken, fitting=DataSource.fitting)
+
+
+def half_a_file_read_at_a_start() -> AbstractContextManager[Any]:
+    return patch.object(FileDataSource, "fitting", DataSource.fitting)
+
+
 class Found(NamedTuple):
     """One finding: its mistake, the promise that it broke, and its life."""
 
@@ -65,6 +80,11 @@ FINDINGS = (
     Found(mark_written_where_it_was, "answered", "star", 2,
           [Fault(COPIED + k * 30.0, "card", ("n0",), how="put back") for k in range(2)]),
     Found(sums_of_a_version_kept, "whole", "star", 5, [], Manner(fed=True)),
+    Found(half_a_file_taken, "answered", "day", 6,
+          [Fault(SECOND - 10.0, "source", ("z2",), seconds=90.0, amount=0.438, how="half")]),
+    Found(half_a_file_read_at_a_start, "answered", "day", 6,
+          [Fault(SECOND - 10.0, "source", ("z2",), seconds=90.0, amount=0.438, how="half"),
+           Fault(SECOND - 8.0, "kill", ("z2",))]),
 )  # fmt: skip
 
 

@@ -258,7 +258,10 @@ class Service:
         coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
         self.replicated = None
         if config.standby is not None:
-            self.replicated = Replicated(coordinator, config.fleet, lambda: coordinator.ending, NOTES)
+            precedence = coordinator.membership.precedence
+            self.replicated = Replicated(
+                coordinator, config.fleet, lambda: coordinator.ending, lambda: precedence.later is not None, NOTES
+            )
             coordinator.observe = self.replicated.observe
             if coordinator.driver is not None:  # it goes on with a run
                 self.replicated.observe(coordinator.driver, True)

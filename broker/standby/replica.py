@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from itertools import count
+from math import inf
 from typing import Literal
 
 import msgspec
@@ -22,6 +23,7 @@ from hushgrid.node.runtime.driver import Driver, Stored
 from hushgrid.node.runtime.endpoint import Clock, Endpoint
 from hushgrid.node.wire import COORDINATOR, PLAN_LIMIT, Finish, Instance, Plan, Publication, Topics
 
+QUIET_S = 2.0  #: connected without a word, after which nobody else writes the run
 STANDBY = "standby"  #: an identity that reads what the coordinator says of itself
 Notes = dict[str, bytes]
 Standing = Literal["running", "done", "stopped"]
@@ -96,10 +98,25 @@ def decode(payload: bytes) -> Replica:
 class Replicated:
     """A coordinator as an event loop drives it. After a commit, and on each connection, its run goes out first; on each
     connection its ledger's notes under `keys`, too.
+
+    Who connects again may have been replaced meanwhile, by another one that goes on with the run. So it says nothing
+    before it has read what the broker retains of the fleet's coordinator, or has waited for that for QUIET_S.
     """
 
-    def __init__(self, endpoint: Endpoint, fleet: str, ending: Callable[[], bool], keys: Collection[str] = ()) -> None:
-        """`ending`: whether it is in the ledger how the run ends."""
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        fleet: str,
+        ending: Callable[[], bool],
+        replaced: Callable[[], bool],
+        keys: Collection[str] = (),
+    ) -> None:
+        """`ending`: whether it is in the ledger how the run ends. `replaced`: whether a later one has spoken."""
+        self._state = Topics(fleet).state(COORDINATOR)
+        self._replaced = replaced
+        self._met = False  # whether it was connected before
+        self._silent_until = -inf  # s of `clock`: it says nothing until then
+        self._heard: dict[str, bytes] = {}  # meanwhile: the last of each topic that is retained
         self.endpoint, self.topic, self.notes_topic, self.keys = endpoint, topic(fleet), notes_topic(fleet), keys
         self.log = endpoint.log
         self._driver: Driver | None = None  # of the run
@@ -122,13 +139,20 @@ class Replicated:
 
     @property
     def due(self) -> float:
-        return self.endpoint.due
+        return self._silent_until if self._silent else self.endpoint.due
 
     @property
     def patient(self) -> bool:
         return self.endpoint.patient
 
     def connected(self) -> list[Publication]:
+        if self._met:
+            self._silent_until, self._heard = self.clock.time + QUIET_S, {}
+            return []
+        self._met = True
+        return self._greeting()
+
+    def _greeting(self) -> list[Publication]:
         self._news = True
         ledger = self.endpoint.ledger
         notes = {key: note for key in self.keys if (note := ledger.note(key)) is not None}
@@ -136,23 +160,46 @@ class Replicated:
         return [*first, *self._first(self.endpoint.connected())]
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
-        return self._first(self.endpoint.on_message(topic, payload))
+        if not self._silent:
+            return self._first(self.endpoint.on_message(topic, payload))
+        if topic == self._state:
+            self.endpoint.on_message(topic, payload)
+            return self._speaks()
+        if "/state/" in topic:
+            self._heard[topic] = payload
+        return []  # what a member sends in a run it sends again
 
     def on_tick(self, now: float) -> list[Publication]:
-        return self._first(self.endpoint.on_tick(now))
+        if not self._silent:
+            return self._first(self.endpoint.on_tick(now))
+        return self._speaks() if now >= self._silent_until else []
 
     def idle(self) -> None:
         self.endpoint.idle()
 
     def refused(self, topic: str, reason: str) -> list[Publication]:
-        return self._first(self.endpoint.refused(topic, reason))
+        return [] if self._silent else self._first(self.endpoint.refused(topic, reason))
 
     def concluded(self) -> list[Publication]:
         """The run is over in the ledger."""
         self._news = True
-        return self._first([])
+        return [] if self._silent else self._first([])
 
     # --- inside ---
+
+    @property
+    def _silent(self) -> bool:
+        return self._silent_until > -inf
+
+    def _speaks(self) -> list[Publication]:
+        """It goes on, unless another one does: with its birth, and with what it has heard meanwhile."""
+        if self._replaced():
+            return []
+        heard, self._heard, self._silent_until = self._heard, {}, -inf
+        out = self._greeting()
+        for topic, payload in heard.items():
+            out += self._first(self.endpoint.on_message(topic, payload))
+        return out
 
     def _when(self) -> tuple[float, int]:
         return self.endpoint.instance.began if self.endpoint.instance else 0.0, next(_said)

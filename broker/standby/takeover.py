@@ -14,7 +14,7 @@ from contextlib import suppress
 from math import inf
 from pathlib import Path
 
-from hushgrid.broker.standby.replica import STANDBY, notes_topic, restore, topic
+from hushgrid.broker.standby.replica import QUIET_S, STANDBY, notes_topic, restore, topic
 from hushgrid.broker.standby.watcher import LATEST, Watcher
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.machine import Malformed
@@ -28,8 +28,6 @@ from hushgrid.node.schema.sections import Tls
 from hushgrid.node.transport.link import Party
 from hushgrid.node.transport.schemes import link_to
 from hushgrid.node.wire import COORDINATOR, Instance, Progress, Publication
-
-QUIET_S = 2.0  #: connected without a word, after which nobody else writes the run
 
 
 def take_over(

@@ -225,7 +225,7 @@ def check(events: Iterable[Event], budgets: dict[str, Event] | None = None) -> l
             _spends(device, event, wrong)
         elif kind == "values":
             _reads(device, event, wrong)
-        elif kind == "send" and "no" in event and event["body"] != "Death" and who != COORDINATOR:
+        elif kind == "send" and "no" in event and event["body"] not in ("", "Death") and who != COORDINATOR:
             _sent(device, event, wrong)
         elif kind == "unanswered":
             if not _excused(event, devices):

@@ -51,17 +51,17 @@ def judge(history: list[Document], state: Path, owing: Iterable[str], note: Note
 
 
 def compare(history: list[Document], state: Path, quiet: Outcomes, note: Note, until: float = inf) -> int:
-    """Whether an answer of all, of whom none was lost meanwhile, is that of a quiet run. until: an interval's number.
+    """Whether an answer of all, of whom none was lost meanwhile, is that of a quiet run. until: s of the world, when
+    other data come.
 
     A walk that has gone around somebody is another one, and its token has a later epoch. Returns how many are.
     """
     around = {e["run"] for e in history if e["e"] == "send" and e.get("epoch")}
     records = [json.loads(path.read_text()) for path in (state / "runs").glob("*.json")]
-    left, lost = outcomes(history), {record["run"]: record["lost"] for record in records}
+    known = [e for e in history if e["t"] < until]
+    left, lost = outcomes(known), {record["run"]: record["lost"] for record in records}
     same = 0
     for row in lines(state):
-        if float(row["interval"]) > until:
-            break  # of other data
         all_answered = row["outcome"] == "answer" and not row["absent"] and not lost.get(row["run"], True)
         if all_answered and row["run"][:8] not in around:
             results = left.get(row["run"][:8], {})

@@ -183,7 +183,7 @@ class Simulation:
                 for line in ledger.verify():
                     note("not whole", name, text=line)
         if self.quiet is not None:
-            self.same = compare(history, state, self.quiet, note, (self.faults.changed_at or inf) / self.fleet.every)
+            self.same = compare(history, state, self.quiet, note, self.faults.changed_at or inf)
 
 
 def switched_on(world: World, name: str) -> float:

@@ -37,8 +37,8 @@ EXPIRY_S = 60
 #: First and longest wait before a cluster is asked again for what it has refused, s: while it elects a leader, it
 #: refuses subscriptions for no reason. What it has refused for ELECTION_S is reported.
 ASK_S, ELECTION_S = (1.0, 64.0), 15.0
-#: For an acknowledgement of a broker that answers pings, s. The server of a cluster that owed it may have gone out, or
-#: a session have passed from one connection to another: then nobody does any more.
+#: For an acknowledgement of a cluster that answers pings, s: the server that owed it may have gone out, and then nobody
+#: owes it any more.
 LOST_S = 20.0
 QUEUE, QUEUE_BYTES = 4096, 64 << 20  #: the most messages and bytes without acknowledgement; beyond that `put` refuses
 HEAD = 16  #: bytes of a published packet besides its topic and payload, at most
@@ -124,14 +124,17 @@ class Session:
         return sent
 
     @property
+    def _lost_at(self) -> float:
+        """When a cluster that has not acknowledged the oldest message never will."""
+        return self._oldest + LOST_S if self._cluster and self.unacked else inf
+
+    @property
     def due(self) -> float:
         """When `keep_alive` must be called at the latest, of time.monotonic()."""
         if not self._keepalive:
             return inf
-        lost = self._oldest + LOST_S if self.unacked else inf
-        return min(
-            self._sent_at + QUIET * self._keepalive, self._asked_at + ANSWERS * self._keepalive, self._ask_at, lost
-        )
+        quiet, answer = self._sent_at + QUIET * self._keepalive, self._asked_at + ANSWERS * self._keepalive
+        return min(quiet, answer, self._ask_at, self._lost_at)
 
     def turn(self, ready: bool, full: Callable[[], bool]) -> bool:
         """Reads what has arrived if the socket is `ready`, until `full`. False if the connection is lost."""
@@ -165,7 +168,7 @@ class Session:
             self.subscribe(topics)
         if now >= self._asked_at + ANSWERS * self._keepalive:
             return False
-        if self.unacked and now >= self._oldest + LOST_S:
+        if now >= self._lost_at:
             return False
         if self._asked_at == inf and now >= self._sent_at + QUIET * self._keepalive:
             self.stream.send(packets.PINGREQ)

@@ -42,7 +42,7 @@ class Watched(World):
 
     def coordinator(self, ledger):
         made = super().coordinator(ledger)
-        seated = Seated(made, "world", lambda: made.ending)
+        seated = Seated(made, "world", lambda: made.ending, lambda: False)
         made.observe = seated.observe
         if made.driver is not None:
             seated.observe(made.driver, True)

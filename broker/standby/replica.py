@@ -116,7 +116,7 @@ class Replicated:
         self._replaced = replaced
         self._met = False  # whether it was connected before
         self._silent_until = -inf  # s of `clock`: it says nothing until then
-        self._heard: dict[str, bytes] = {}  # meanwhile: the last of each topic that is retained
+        self._births: dict[str, bytes] = {}  # meanwhile: the last of each topic that is retained
         self.endpoint, self.topic, self.notes_topic, self.keys = endpoint, topic(fleet), notes_topic(fleet), keys
         self.log = endpoint.log
         self._driver: Driver | None = None  # of the run
@@ -147,7 +147,7 @@ class Replicated:
 
     def connected(self) -> list[Publication]:
         if self._met:
-            self._silent_until, self._heard = self.clock.time + QUIET_S, {}
+            self._silent_until, self._births = self.clock.time + QUIET_S, {}
             return []
         self._met = True
         return self._greeting()
@@ -166,7 +166,7 @@ class Replicated:
             self.endpoint.on_message(topic, payload)
             return self._speaks()
         if "/state/" in topic:
-            self._heard[topic] = payload
+            self._births[topic] = payload
         return []  # what a member sends in a run it sends again
 
     def on_tick(self, now: float) -> list[Publication]:
@@ -195,9 +195,9 @@ class Replicated:
         """It goes on, unless another one does: with its birth, and with what it has heard meanwhile."""
         if self._replaced():
             return []
-        heard, self._heard, self._silent_until = self._heard, {}, -inf
+        births, self._births, self._silent_until = self._births, {}, -inf
         out = self._greeting()
-        for topic, payload in heard.items():
+        for topic, payload in births.items():
             out += self._first(self.endpoint.on_message(topic, payload))
         return out
 

@@ -295,7 +295,7 @@ class Renewal(Protocol):
 
         `affordable`: whether the window of its budget has room for answers about new data. `agree` is told the data
         version that the run would have, before anything is renewed; if it raises, nothing is. `fits` raises about a
-        device that the run is not for: its data are not taken.
+        device that the run is not for: then its data are not taken either.
         """
         ...
 

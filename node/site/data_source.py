@@ -58,7 +58,7 @@ class DataSource(ABC):
 
         `affordable`: whether the window of its budget has room for an answer about new data.
         `agree` is told the data version that the run would have, before anything is renewed; if it raises, nothing is.
-        `fits` raises InputError or Refused about a device that the run is not for: its data are not taken.
+        `fits` raises InputError or Refused about a device that the run is not for: then its data are not taken either.
         """
 
     def fitting(self, fits: Fits) -> Device:
@@ -200,21 +200,22 @@ class FileDataSource(DataSource):
         return None
 
     def look(self, fits: Fits = lambda device: None) -> None:
-        """Takes the data of now; keeps those of before where the file cannot be read, or does not fit a run."""
+        """Takes the data of now; keeps those of before where the file cannot be read. Raises what `fits` raises about
+        them: its owner has put them there, so no run has those of before in their place.
+        """
         try:
-            if self._seen() != self._stamp:
-                device, stamp = self._read()
-                try:
-                    fits(device)
-                except (InputError, Refused) as error:
-                    raise InputError(f"{self.file}: {error}") from None
-                self.ledger.saw_data(stamp)
-                self.device, self._stamp = device, stamp
-                self.log(f"{self.file} was replaced: data version {self.ledger.data_version}")
+            taken = self._read() if self._seen() != self._stamp else None
             self.reason = ""
         except InputError as error:
             self.reason = str(error)
             self.log(Warned(f"the data stay as they were: {error}"))
+            return
+        if taken is not None:
+            device, stamp = taken
+            fits(device)
+            self.ledger.saw_data(stamp)
+            self.device, self._stamp = device, stamp
+            self.log(f"{self.file} was replaced: data version {self.ledger.data_version}")
 
     def declared(self, config: DeviceConfig) -> DataSource:
         """Other sections about the data make them new; another unit, or another mask of loads, does not."""

@@ -33,6 +33,8 @@ from hushgrid.kernels.problems.prox import Regularizer, elastic_net
 from hushgrid.kernels.ranges import NODES, Count, Step
 from hushgrid.kernels.types import Vector
 
+AROUND = 15.0  #: beta n^2 that converged around every cycle and with every curvature that was tried (Finding 1.4)
+
 
 class RelayedNoise(Published):
     def step_and_ratio(self, algorithm: Params, i: int, L: float, nodes: int) -> tuple[float, float]:
@@ -90,6 +92,16 @@ class Params(Walk, tag_field="name", tag="recal", frozen=True, kw_only=True):
                 raise InputError(
                     f"algorithm.alpha: found {alpha:g} for n{i}, expected less than 2/(L_i + 1) = {bound:g}"
                 )
+
+    def warning(self, n: int) -> str | None:
+        """Theorem 2 is of the walk at random: around a long cycle its steps diverge (Finding 1.4)."""
+        beta = self.beta_n(n)
+        if self.walk != "hamiltonian" or beta * n**2 <= AROUND:
+            return None
+        return (
+            f"algorithm.beta: found {beta:.3g} around a cycle of {n} nodes, where recal may diverge, expected at most "
+            f"{AROUND / n**2:.3g}"
+        )
 
     def beta_n(self, n: int) -> float:
         """beta for n agents."""

@@ -51,6 +51,7 @@ STUDIES = {
     "dpp2-figures": Study(
         "DPP2, rounds among neighbours: Figures 1 to 3 with the honest epsilon", "1 to 3", "papers.dpp2_figures"
     ),
+    "recal-rates": Study("RECAL, a token: the rate of Theorem 3 and the count (18), measured", "1", "recal_rates"),
     "dpp2-rates": Study("DPP2: the rates of Theorems 1 and 2, measured", "1 to 3", "dpp2_rates"),
     "recycled": Study(
         "Recycled ADMM and its rivals: Figures 1 to 5 on Adult at honest totals", "15 to 35", "papers.recycled"

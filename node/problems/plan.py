@@ -218,7 +218,9 @@ def step_warning(plan: RunPlan) -> str | None:
 
 def warnings(plan: RunPlan, source: str) -> list[str]:
     """What to say of a plan before its run. `source`: where the public part that no plan carries is found."""
-    return [warning for warning in (step_warning(plan), plan.kind.warning(plan, source)) if warning]
+    L, *_ = plan.problem.constants
+    sentences = step_warning(plan), plan.algorithm.warning(len(L)), plan.kind.warning(plan, source)
+    return [warning for warning in sentences if warning]
 
 
 def check_steps(plan: RunPlan) -> None:

@@ -148,10 +148,6 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         """
         raise NotImplementedError
 
-    def warning(self, n: int) -> str | None:
-        """What to say of a run of n nodes that no theorem covers; None if there is nothing."""
-        return None
-
     def check(self, L: Sequence[float], degree: int, convexity: float = 0.0) -> None:
         """Raises InputError if its parameters violate the paper's own conditions.
 
@@ -254,6 +250,10 @@ class Walk(Algorithm, frozen=True, kw_only=True):
     def agent(self, context: tokens.NodeContext) -> tokens.TokenNode:
         """A node's machine."""
         raise NotImplementedError
+
+    def warning(self, n: int) -> str | None:
+        """What to say of a walk among n nodes that no theorem covers; None if there is nothing."""
+        return None
 
 
 class Rounds(Algorithm, frozen=True, kw_only=True):

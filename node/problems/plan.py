@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms import registry
-from hushgrid.kernels.algorithms.base import walk_of
+from hushgrid.kernels.algorithms.base import Walk, walk_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.sites import dealt
 from hushgrid.kernels.ranges import Seconds, Title
@@ -218,8 +218,9 @@ def step_warning(plan: RunPlan) -> str | None:
 
 def warnings(plan: RunPlan, source: str) -> list[str]:
     """What to say of a plan before its run. `source`: where the public part that no plan carries is found."""
-    L, *_ = plan.problem.constants
-    sentences = step_warning(plan), plan.algorithm.warning(len(L)), plan.kind.warning(plan, source)
+    (L, _), algorithm = plan.problem.constants, plan.algorithm
+    walk = algorithm.warning(len(L)) if isinstance(algorithm, Walk) else None
+    sentences = step_warning(plan), walk, plan.kind.warning(plan, source)
     return [warning for warning in sentences if warning]
 
 

@@ -51,7 +51,7 @@ def test_the_standby_goes_on_with_a_run_of_every_pattern(sensors):
     standby = sensors.start("coordinator", "second.yaml", "", "--standby")
     standby.wait_for("the coordinator is there")
     nodes = [sensors.node(name) for name in SENSORS]
-    first.wait_for(" begin")
+    first.wait_for(": round ")
     first.kill()
     standby.wait_for("goes on with run")
     standby.wait_for("the next run:")

@@ -18,7 +18,7 @@ from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.config.site import ready_words
 from hushgrid.node.config.trust import credentials_of, trust_words
 from hushgrid.node.problems.masking import masks_by
-from hushgrid.node.problems.plan import RunPlan, step_ratio
+from hushgrid.node.problems.plan import RunPlan, step_ratio, warnings
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.schema.yaml_file import read_yaml
 from hushgrid.node.site.data_source import device_of
@@ -101,7 +101,8 @@ def _scenario(path: Path) -> str:
     theorem = THEOREMS.get(algorithm.name)
     few = theorem is not None and plan.problem.graph.n <= MOST_NODES
     theorems = [theorem(algorithm, plan.problem.graph, plan.problem.constants[0])] if theorem and few else []
-    return "\n  ".join([first, *theorems, *scenario.kind.left_out(scenario.problem)])
+    warned = [f"warning: {warning}" for warning in warnings(plan, scenario.kind.source(scenario.problem))]
+    return "\n  ".join([first, *theorems, *scenario.kind.left_out(scenario.problem), *warned])
 
 
 def _spread(plan: RunPlan) -> float:

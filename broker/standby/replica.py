@@ -112,7 +112,7 @@ class Replicated:
         keys: Collection[str] = (),
     ) -> None:
         """`ending`: whether it is in the ledger how the run ends. `replaced`: whether a later one has spoken."""
-        self._state = Topics(fleet).state(COORDINATOR)
+        self._state, self._states = Topics(fleet).state(COORDINATOR), Topics(fleet).state("")
         self._replaced = replaced
         self._met = False  # whether it was connected before
         self._silent_until = -inf  # s of `clock`: it says nothing until then
@@ -165,7 +165,7 @@ class Replicated:
         if topic == self._state:
             self.endpoint.on_message(topic, payload)
             return self._speaks()
-        if "/state/" in topic:
+        if topic.startswith(self._states):
             self._births[topic] = payload
         return []  # what a member sends in a run it sends again
 

@@ -28,7 +28,7 @@ COVERAGE: Mapping[str, Sequence[Item]] = {
         Item(
             "Theorem 3",
             "works",
-            "holds, also without strong convexity; (18)'s O(n) is about n^1.7 (1.4)",
+            "holds, also without strong convexity; (18)'s O(n) is n^1.5 to n^1.7",
             f"{STUDY} recal-rates",
         ),
         Item("Theorem 4", "works", "does not hold: the token tells the gradients (1.1)", f"{STUDY} findings"),

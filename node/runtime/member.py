@@ -231,11 +231,12 @@ class Member(Endpoint):
             budget_check.admit(0 if t is None or repeated else t.answers)
         except HushgridError as error:
             self.refusal = getattr(error, "refused_by", error.kind)
-            self.device = self.renew.device if self.renew else self.device
             raise
         except Exception as error:  # numbers that no check foresaw; no answer was drawn yet
             self._note(f"a plan that cannot be computed with: {type(error).__name__}: {printable(str(error), LINE)}")
             raise InputError(f"{self.name}: found a plan that it cannot compute with, expected another") from None
+        finally:
+            self.device = self.renew.device if self.renew else self.device  # what a refused plan was for is not taken
         return plan.name + self.device.remark(plan), driver, budget_check
 
     def _on_step(self, src: str, envelope: Envelope, size: int) -> list[Publication]:

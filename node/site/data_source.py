@@ -160,6 +160,7 @@ class FileDataSource(DataSource):
         """Reads the data. `before`: the device as a source had it until now. Raises InputError if they are wrong."""
         self.config, self.path, self.ledger, self.log = config, path, ledger, log
         self.file = config.file
+        self._latest: tuple[DeviceConfig, Device, str] | None = None  # what was read last, taken or not
         self.device, self._stamp = self._read()
         if before is not None:
             _expect_same(before, self.device, path)
@@ -241,12 +242,16 @@ class FileDataSource(DataSource):
         return self
 
     def _read(self) -> tuple[Device, str]:
-        """Data and stamp of one and the same file, even where it is being replaced meanwhile."""
+        """Data and stamp of one and the same file, even where it is being replaced meanwhile. A file is read once,
+        however many plans are refused: else they could time it.
+        """
         while True:
             before = self._seen()
+            if self._latest is not None and self._latest[0] is self.config and self._latest[2] == before:
+                return self._latest[1:]
             device = self.config.kind.device(self.config, self.path)
             if self._seen() == before:
-                return device, before
+                self._latest = self.config, device, before
 
     def _seen(self) -> str:
         try:

@@ -32,7 +32,7 @@ def test_theorem_3_noise_that_falls_more_slowly_decides_the_factor():
 def test_finding_1_4_around_a_long_cycle_the_papers_steps_diverge_and_a_smaller_beta_does_not():
     n, rounds = 80, 300
     assert growth(n, 0.5, 1 / (2 * (n + 1))) > 1.01
-    assert growth(n, 0.5, AROUND / n**2) == pytest.approx(1.0, abs=1e-9)  # what u holds beyond the sum stays
+    assert growth(n, 0.5, AROUND / n**2) == pytest.approx(1.0, abs=1e-9)  # what u has beyond the sum of lambda_i stays
     assert walked((n, True, True, 0.0), rounds).factor == np.inf
     assert walked((n, True, False, 0.0), rounds).factor < 1  # at random it converges
 

@@ -61,6 +61,7 @@ def test_data_that_were_half_written_when_they_were_read_give_way_to_those_that_
         (tmp_path / "rows.npz").write_bytes(whole)
         fitting = data_source.fitting(expects_four_rows)
         assert len(fitting.shard.b) == 4
+        assert data_source.fitting(expects_four_rows) is fitting  # it is read once, however often it is asked about
         assert (data_source.device, ledger.data_version) == (half, version)  # nothing is taken before the owner agrees
         assert len(data_source(fits=expects_four_rows).shard.b) == 4
         assert ledger.data_version == version + 1

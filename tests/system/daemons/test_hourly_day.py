@@ -185,3 +185,29 @@ def test_two_days_of_real_daemons_of_which_two_are_killed_cost_two_answers(tmp_p
             assert periods == [1, 2, 1, 2]
         for zone in zones.values():
             assert account(zone.file).epsilon == pytest.approx(2.0, rel=1e-3)
+
+
+@pytest.mark.mosquitto
+def test_a_device_whose_profiles_are_half_written_refuses_and_answers_again_once_they_are_whole(tmp_path, mosquitto):
+    with ExitStack() as stack:
+        zones = {zone: target(tmp_path / zone, mosquitto.url, stack, zone) for zone in PAIR}
+        for zone in zones.values():
+            zone.start()
+        z1, place = zones["z1"], tmp_path / "coordinator"
+        daemon = Daemon(tmp_path / "1.log", coordinator(place, mosquitto.url), {})
+        stack.callback(daemon.kill)
+        answered(place, 1)
+        profiles = z1.directory / "profiles.csv"
+        whole = profiles.read_text()
+        first, _, _ = whole.partition("\n2,")
+        profiles.write_text(first + "\n")  # the first period alone: in one piece it would be a day
+        z1.daemon.wait_for("found a plan of 2 periods, expected 1")
+        z1.daemon.kill()
+        z1.start()  # it reads half a day
+        z1.daemon.wait_for("found a plan of 2 periods, expected 1")
+        profiles.write_text(whole)
+        answered(place, 2)
+        assert daemon.end() == 0
+        for zone in zones.values():
+            assert zone.daemon.end() == 0
+        assert account(z1.file).epsilon == pytest.approx(2.0, rel=1e-3)  # other data, and no answer about half a day

@@ -191,7 +191,7 @@ class ServerState:
 
     t: int  #: round under way
     w: np.ndarray  #: (d,) w^t
-    z: dict[str, np.ndarray]  #: (d,) each: the models that came last
+    z: dict[str, np.ndarray]  #: (d,) each: the models that came last; none while a round is under way
     arrived: dict[str, Z] = field(default_factory=dict)
     stable_rounds: int = 0  #: rounds in a row with max |w^{t+1} - w^t| within the tolerance
     residual: float = inf  #: sqrt(sum_p |w^t - x_p|^2) of the last complete round; of a `Leader` w^{t+1}
@@ -206,7 +206,7 @@ class Server(StarCentre):
     def __init__(self, context: ServerContext, rounds: int) -> None:
         super().__init__(list(context.position), rounds)
         self.tolerance, self.patience = context.tolerance, context.patience
-        z = {p: (context.warm or context.start)[p].copy() for p in self.members}
+        z = {p: (context.warm or context.start)[p] for p in self.members}
         self.state = ServerState(0, self.mean(z), z)
 
     def mean(self, z: Mapping[str, Vector]) -> Vector:
@@ -221,6 +221,7 @@ class Server(StarCentre):
 
     def begin(self) -> None:
         self.state.w = self.mean(self.state.z)
+        self.state.z = {}
 
     def combine(self) -> bool:
         s = self.state
@@ -280,7 +281,7 @@ class Leader(Moving, Server):
         return self.completed(self.state)
 
     def begin(self) -> None:
-        return None  # `combine` has made w already
+        self.state.z = {}  # `combine` has made w already
 
     def combine(self) -> bool:
         s, w = self.state, self.state.w

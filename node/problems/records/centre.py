@@ -25,8 +25,8 @@ def centre(plan: Plan, source: str, warm: str = "") -> ServerContext:
     """Every node shares all of x, and begins at zero. `source`, `warm`: not used, because nothing else is public."""
     p, t, stop = plan.problem, plan.terms, plan.stop
     return ServerContext(
-        position={node: np.arange(p.size) for node in p.nodes},
-        start={node: np.zeros(p.size) for node in p.nodes},
+        position=dict.fromkeys(p.nodes, np.arange(p.size)),  # one for all: nobody writes into it
+        start=dict.fromkeys(p.nodes, np.zeros(p.size)),
         announced=dict.fromkeys(p.nodes, p.dimension),
         largest=dict.fromkeys(p.nodes, p.size),
         epsilon=t.paper_epsilon if t else inf,

@@ -96,10 +96,14 @@ def test_what_a_held_boundary_makes_infeasible_is_slack_and_is_printed(tmp_path)
 @pytest.mark.runs
 @pytest.mark.parametrize(("gone", "moved"), [("z1", 1.05), ("z2", 1.1), ("z3", 1.05), ("z3", 1.1)])
 def test_a_boundary_that_costs_a_little_load_does_not_keep_the_zones_from_stopping(gone, moved, tmp_path):
-    """Prices must climb to the value of lost load: with the weights of other runs 200 rounds were too few for each."""
-    fleet, row = held_fleet(tmp_path, moved=moved, gone=gone)
+    """Prices must climb to the value of lost load: with the weights of other runs 200 rounds were too few for each.
+
+    How many they take, at (z3, 1.05) most, depends on how a processor's BLAS rounds: 153 or 203.
+    """
+    rounds = 400
+    fleet, row = held_fleet(tmp_path, moved=moved, gone=gone, rounds=rounds)
     assert row["quality"] == "agreed"
-    assert row["rounds"] < ROUNDS["consensus-admm"]
+    assert row["rounds"] < rounds
     found = record(fleet, row)
     assert found["unserved_mw"] + found["spilled_mw"] + found["slack_mvar"] > 0.1
     # The constants are met: no end of a line is apart from them by more than the tolerance.

@@ -57,12 +57,18 @@ ROUNDS = {"consensus-admm": 200, "ladmm": 10}
 
 
 def held_fleet(
-    directory: Path, name: str = "consensus-admm", moved: float = 1.0, gone: str = GONE, ac: str = "none", **keys: Any
+    directory: Path,
+    name: str = "consensus-admm",
+    moved: float = 1.0,
+    gone: str = GONE,
+    ac: str = "none",
+    rounds: int | None = None,
+    **keys: Any,
 ) -> tuple[Fleet, dict[str, Any]]:
     """A fleet after an interval of all and one without `gone`, the others' loads `moved` in between; and the last
     line.
     """
-    fleet = Fleet(directory, scenario(name, ROUNDS[name], None, ac=ac), **{"quorum": 2, "hold": "1h"} | keys)
+    fleet = Fleet(directory, scenario(name, rounds or ROUNDS[name], None, ac=ac), **{"quorum": 2, "hold": "1h"} | keys)
     assert fleet.interval()["outcome"] == "answer"
     fleet.goes(gone)
     fleet.draws({z: moved * d for z, d in fleet.loads.items() if z != gone})

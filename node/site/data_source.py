@@ -465,8 +465,7 @@ class LiveDataSource(DataSource):
     def _hold(self, readings: Readings, now: float) -> None:
         """The values of the version that stands, with no time in the future: after a crash running time is late."""
         timed = self._noted(readings, now)
-        if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(timed[1:3], readings[1:3], strict=True)):
-            self.store.settle(timed)
+        self.store.settle(timed, now)
         self._take(timed)
 
     def _take(self, readings: Readings) -> None:

@@ -122,11 +122,14 @@ class ValueStore:
         self.ledger.new_data(days)
         return version
 
-    def settle(self, readings: Readings) -> None:
-        """The same values of the same version with other times."""
+    def settle(self, readings: Readings, now: float) -> None:
+        """The same values of the same version with these times; none of them is after running time `now`."""
         assert self.now is not None
-        times = np.stack([readings.read, readings.until]).tobytes()
-        self._write(replace(self.now, times=times, number=readings.number))
+        times, past = np.stack([readings.read, readings.until]).tobytes(), (self.now.risen, self.now.read)
+        risen, read = (min(then, now) for then in past)
+        settled = replace(self.now, times=times, number=readings.number, risen=risen, read=read)
+        if settled != self.now:
+            self._write(settled)
 
     def _write(self, stored: StoredValues) -> None:
         try:

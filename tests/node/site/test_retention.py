@@ -136,6 +136,23 @@ def test_after_a_crash_running_time_is_late_and_a_reading_is_never_of_the_future
     np.testing.assert_array_equal(device.data_source.readings.until, settled)
 
 
+@pytest.mark.parametrize("pause", [0.0, 100.0])
+def test_after_a_crash_the_next_run_reads_its_source_though_running_time_is_late(tmp_path, pause):
+    device = zone(tmp_path / "z1", **({"fresh": int(WINDOW / pause)} if pause else {}))
+    (device.directory / "loads.csv").write_text(table(P, Q))
+    device.start()
+    device.clock.now += 400.0
+    (device.directory / "loads.csv").write_text(table(P, P))
+    device.run()
+    device.ledger.spends._ran -= 300.0  # what a death leaves where nothing was spent since
+    device.restart()
+    device.clock.now += pause
+    (device.directory / "loads.csv").write_text(table(MORE, Q))
+    device.run()
+    np.testing.assert_array_equal(device.holds, loads(MORE, Q))
+    device.end()
+
+
 def test_a_device_that_has_lost_what_it_had_read_takes_no_file_for_new(tmp_path):
     life = zone(tmp_path / "z1", None, Life, ZONES)
     (life.directory / "loads.csv").write_text(table(P, Q))

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.runs
 
 GROWTH = {"start": 0.5, "growth": 1.01}
 RUNS = [("admm", {"eta": 0.5}), ("radmm", {"eta": 0.5, "gamma": 0.2}), ("mradmm", {"eta": GROWTH, "gamma": 0.2}),
-        ("madmm", {"eta": GROWTH, "theta": 0.3})]  # fmt: skip
+        ("madmm", {"eta": GROWTH, "theta": 0.3}), ("dpadmm", {"eta": 0.5}),
+        ("dpladmm", {"eta": 0.5, "step": 1.0})]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "keys"), RUNS)

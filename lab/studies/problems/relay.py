@@ -91,7 +91,8 @@ def _problem(
     name: str, shards: Sequence[Shard], objective: Objective, bound: float, regularizer: Regularizer = PLAIN
 ) -> Problem:
     losses = [Loss(objective, s.A, s.b, row_bound=bound) for s in shards]
-    largest = [float(np.linalg.eigvalsh(f.A.T @ f.A / f.rows)[-1]) for f in losses]
+    grams = [f.A.T @ f.A if f.rows > f.A.shape[1] else f.A @ f.A.T for f in losses]
+    largest = [float(np.linalg.eigvalsh(gram / f.rows)[-1]) for gram, f in zip(grams, losses, strict=True)]
     L = [objective.lipschitz(sqrt(e)) for e in largest]
     return Problem(name, losses, regularizer, optimum(losses, regularizer).x, L)
 

@@ -48,7 +48,7 @@ def followed(agent: radmm.Agent, name: Sequence[str], i: int, F: Tensor) -> Foll
         before, f, k = f, F[t - 1, i], p.answer_of(t)
         sent, eta = F[t - 1][neighbours], agent.eta(k)
         if p.answer_of(t - 1) < k:
-            history.answers.append((t, *told(agent, v, k, before, f)))
+            history.answers.append((t, *gradient_told(agent, v, k, before, f)))
             lam = lam + 0.5 * radmm.disagreement(f, agent.dual_step(k), sent)
         if t < len(F) and p.answer_of(t + 1) == k:
             total, s = float(np.sum(eta)), radmm.disagreement(f, eta, sent)
@@ -59,7 +59,7 @@ def followed(agent: radmm.Agent, name: Sequence[str], i: int, F: Tensor) -> Foll
     return history
 
 
-def told(agent: radmm.Agent, v: Vector, k: int, before: Vector, f: Vector) -> tuple[Vector, Vector]:
+def gradient_told(agent: radmm.Agent, v: Vector, k: int, before: Vector, f: Vector) -> tuple[Vector, Vector]:
     """Where answer f, number k, took its gradient, and that gradient; NaN in entries that r or the box hides."""
     q = agent.quadratic(k)
     if not isinstance(agent, dpladmm.Agent):

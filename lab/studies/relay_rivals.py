@@ -55,11 +55,11 @@ Make = Callable[[int, Any, float, float], Rounds]
 
 
 class Method(NamedTuple):
-    """A rival among neighbours. `own`: the grid of its parameter under published noise, in units of the data's L; of
-    the gradients' the step, of ADMM the penalty. `public`: the same at the gate, of the public L."""
+    """A rival among neighbours. `private`: the grid of its parameter under published noise, in units of the data's
+    L; of the gradients' the step, of ADMM the penalty. `public`: the same at the gate, of the public L."""
 
     make: Make
-    own: Sequence[float]
+    private: Sequence[float]
     public: Sequence[float] = PUBLIC
     PLF: int = FIXED
     minimises: bool = False  #: r is then a part of f_i, and may have no l1
@@ -165,7 +165,7 @@ def grid(method: str, noise: str) -> list[Setting]:
     rival = NEIGHBOURS.get(method)
     steps: Sequence[float] = {RECAL: (1.0,) if noise == "published" else PUBLIC, RWADMM: RHO[noise]}.get(method, ())
     if rival:
-        steps = rival.own if noise == "published" else rival.public
+        steps = rival.private if noise == "published" else rival.public
     if noise == "published":
         slower = FIXED / (rival.PLF if rival else FIXED)  # the same attenuation in all
         return [Setting(a, R=R**slower) for a, R in product(steps, DECAYS)]
@@ -282,7 +282,7 @@ def measure(p: Problem, method: str, noise: str, epsilon: float = EPSILON) -> Li
     )  # fmt: skip
 
 
-def asked(r: Regularizer) -> list[tuple[str, str]]:
+def compared(r: Regularizer) -> list[tuple[str, str]]:
     """The methods and noises under a regulariser. With l1 no minimisers; and no gate, for there x* is 0 or nearly."""
     able = [m for m in METHODS if not (r.l1 and m in NEIGHBOURS and NEIGHBOURS[m].minimises)]
     return list(product(able, NOISES[:1] if r.l1 else NOISES))
@@ -316,6 +316,6 @@ def page() -> Page:
     """All methods on the problems of Tables IV and V: on ijcnn1, the paper's set, where it is, else on Adult."""
     named = {name: OF_PAPER[r] for name in problems() if (r := name.split(", ")[-1]) in OF_PAPER}
     last = list(named)[-1].split(", ")[0]
-    asks = [Ask(name, *rest) for name, r in named.items() if name.startswith(last) for rest in asked(r)]
+    asks = [Ask(name, *rest) for name, r in named.items() if name.startswith(last) for rest in compared(r)]
     lines = on_two(of_ask, asks, lambda a: f"{a.problem}: {a.method}, {a.noise}")
     return Page("relay-rivals", [table(f"Tables IV and V: all methods, ε = {EPSILON:g}", lines)], {})

@@ -97,7 +97,7 @@ def every_rival() -> list[tuple[Ask, str]]:
     """Figures 3 and 6, Tables IV and V: each with its noise."""
     asks = []
     for name, kind, penalty in product(sets(), KINDS, PENALTIES):
-        methods = rivals.asked(PENALTIES[penalty])
+        methods = rivals.compared(PENALTIES[penalty])
         asks += [(Ask(name, kind, penalty, method, EPSILON), noise) for method, noise in methods]
     return asks
 

@@ -7,7 +7,7 @@ from hushgrid.kernels.algorithms import dpladmm, radmm
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.lab.attacks.attack import attack
-from hushgrid.lab.attacks.recycled import named, told
+from hushgrid.lab.attacks.recycled import gradient_told, named
 from tests.support.agents.agents_without_gate import Data
 from tests.support.runs.attacked_runs import attacked_rows
 
@@ -39,7 +39,7 @@ def test_what_l1_sets_to_zero_and_a_box_cuts_is_hidden_and_nothing_else():
     agent = dpladmm.Agent(params, Data(f), 40, "n0", ["n1", "n3"])
     agent.regularizer = Regularizer(l1=0.2, l2=0.3, box=0.5)
     answer = agent.answer(v, 2, before)
-    where, g = told(agent, v, 2, before, answer)
+    where, g = gradient_told(agent, v, 2, before, answer)
     hidden = (answer == 0) | (np.abs(answer) == 0.5)
     assert np.any(answer == 0)
     assert np.any(np.abs(answer) == 0.5)

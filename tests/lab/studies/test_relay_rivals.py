@@ -48,9 +48,9 @@ def test_the_published_noise_of_a_rival_costs_the_budget_of_theorem_4_for_gradie
 def test_at_the_gate_each_agent_answers_T_times_and_the_whole_run_costs_at_most_epsilon(method):
     outcome = study.once(problem("least-squares"), method, "gate", AT_GATE, 1)
     assert outcome.PLF == 3
-    asked = 2 if method == "NIDS [28]" else 3  # the last of NIDS's rounds asks nothing
+    answers = 2 if method == "NIDS [28]" else 3  # the last of NIDS's rounds asks nothing
     mu = private.terms(12.0, private.DELTA, 3, 1.0).per_answer
-    assert outcome.honest == pytest.approx(gdp_epsilon(sqrt(asked) * mu, private.DELTA), rel=1e-6)
+    assert outcome.honest == pytest.approx(gdp_epsilon(sqrt(answers) * mu, private.DELTA), rel=1e-6)
     assert outcome.honest <= 12.0
     assert outcome.sent == 2 * 8 * 3  # the token's two vectors, or one to each of two neighbours
     assert outcome.seconds > 0
@@ -98,14 +98,14 @@ def test_without_noise_gradients_at_the_grids_steps_approach_the_optimum():
     p = problem("least-squares")
     for method in BY_GRADIENTS:
         step = {RECAL: 1.0, RWADMM: 2.0, "DGD": 0.1}.get(
-            method, NEIGHBOURS[method].own[0] if method in NEIGHBOURS else 0
+            method, NEIGHBOURS[method].private[0] if method in NEIGHBOURS else 0
         )
         last = study.once(p, method, "published", Setting(step), 1, epsilon=1e12).x[-1]
         assert p.error(last) < 0.9, method
 
 
 def test_under_l1_no_minimiser_is_asked_and_no_gate():
-    methods = study.asked(Regularizer(l1=0.5))
+    methods = study.compared(Regularizer(l1=0.5))
     assert {m for m, _ in methods} == set(BY_GRADIENTS)
     assert {noise for _, noise in methods} == {"published"}
-    assert len(study.asked(PENALTIES["ridge"])) == 2 * len(METHODS)
+    assert len(study.compared(PENALTIES["ridge"])) == 2 * len(METHODS)

@@ -25,7 +25,9 @@ STUDIES = {
         "linearised ADMM over zones: Figures 3 and 4, the same methods at honest totals", "10 to 20", "papers.figures"
     ),
     "relay": Study(
-        "RECAL, a token at random: Tables I to V with all rivals, honest totals, a sensor ring on Adult", "15 to 60", "papers.relay"
+        "RECAL, a token at random: Tables I to V with all rivals, honest totals, a sensor ring on Adult",
+        "15 to 60",
+        "papers.relay",
     ),
     "recovered-images": Study(
         "images that an eavesdropper recovers from RECAL and from the star, by the noise",

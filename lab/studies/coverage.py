@@ -44,7 +44,9 @@ COVERAGE: Mapping[str, Sequence[Item]] = {
         Item("Table I", "works", "the order holds, the smallest leakage is not RECAL's", f"{STUDY} relay"),
         Item("Table II", "works", "does not hold on a ring (1.3)", f"{STUDY} relay"),
         Item("Table III", "works", "does not hold on geometric graphs", f"{STUDY} relay"),
-        Item("Table IV", "works", "errors not reproduced (1.2), the order under the claimed noise is", f"{STUDY} relay"),
+        Item(
+            "Table IV", "works", "errors not reproduced (1.2), the order under the claimed noise is", f"{STUDY} relay"
+        ),
         Item("Table V", "works", "errors not reproduced (1.2), the order under the claimed noise is", f"{STUDY} relay"),
     ),
     "objpert-ladmm": (

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import inf, isfinite, nan
 from time import process_time
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from hushgrid.kernels.algorithms import dgd, dpadmm, dpladmm, extra, nids, radmm, recal
-from hushgrid.kernels.algorithms.base import Rounds
+from hushgrid.kernels.algorithms.base import Rounds, Variant
+from hushgrid.kernels.algorithms.iadmm import Oracle
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.patterns.neighbours import NodeContext
@@ -50,11 +51,12 @@ FEW = (1, 5, 20)  #: T of a minimiser's gate, which clips nothing
 NOISES = ("published", "gate")
 PUBLIC = (1.0, 1.9)  #: steps at the gate, in units of the public 1/L
 
+Noiseless = Literal["guarded", "none"]  #: of machines that add no noise themselves
 #: (rounds, variant, the parameter of the grid, L) -> a method's section.
-Make = Callable[[int, Any, float, float], Rounds]
+Make = Callable[[int, Noiseless, float, float], Rounds]
 
 
-class Method(NamedTuple):
+class Rival(NamedTuple):
     """A rival among neighbours. `private`: the grid of its parameter under published noise, in units of the data's
     L; of the gradients' the step, of ADMM the penalty. `public`: the same at the gate, of the public L."""
 
@@ -65,23 +67,23 @@ class Method(NamedTuple):
     minimises: bool = False  #: r is then a part of f_i, and may have no l1
 
 
-def _linearised(schedule: Any) -> Make:
+def _linearised(schedule: Literal["1/sqrt(k)", "constant"]) -> Make:
     return lambda T, v, eta, L: dpladmm.Params(rounds=T, variant=v, eta=eta * L, step=1 / L, schedule=schedule)
 
 
 STEPS = (0.01, 0.03, 0.1)  #: in units of 1/L
 OWN, PENALTIES = (0.5, 2.5, 12.5), (0.05, 0.5)  #: in units of L
 MINIMISED = (0.002, 0.02, 0.2)
-NEIGHBOURS: dict[str, Method] = {
-    "EXTRA [27]": Method(lambda T, v, a, L: extra.Params(rounds=T, variant=v, step_size=a / L), STEPS),
-    "NIDS [28]": Method(lambda T, v, a, L: nids.Params(rounds=T, variant=v, step_size=a / L), STEPS),
-    "DGD": Method(lambda T, v, a, L: dgd.Params(rounds=T, variant=v, step_size=a / L), STEPS),
-    "ADMM [12], gradients": Method(_linearised("constant"), OWN, PENALTIES),
-    "ADMM [13]": Method(_linearised("1/sqrt(k)"), OWN, PENALTIES, PLF=FALLING),
-    "ADMM [12]": Method(
+NEIGHBOURS: dict[str, Rival] = {
+    "EXTRA [27]": Rival(lambda T, v, a, L: extra.Params(rounds=T, variant=v, step_size=a / L), STEPS),
+    "NIDS [28]": Rival(lambda T, v, a, L: nids.Params(rounds=T, variant=v, step_size=a / L), STEPS),
+    "DGD": Rival(lambda T, v, a, L: dgd.Params(rounds=T, variant=v, step_size=a / L), STEPS),
+    "ADMM [12], gradients": Rival(_linearised("constant"), OWN, PENALTIES),
+    "ADMM [13]": Rival(_linearised("1/sqrt(k)"), OWN, PENALTIES, PLF=FALLING),
+    "ADMM [12]": Rival(
         lambda T, v, a, L: dpadmm.Params(rounds=T, variant=v, eta=a * L), OWN, MINIMISED, minimises=True
     ),
-    "MRADMM [17]": Method(
+    "MRADMM [17]": Rival(
         lambda T, v, a, L: radmm.Params(rounds=2 * T, variant=v, eta=a * L, gamma=L), OWN, MINIMISED, minimises=True
     ),
 }
@@ -90,7 +92,7 @@ RHO = {"published": (2.0, 8.0, 32.0), "gate": (0.125, 0.5)}  #: of RWADMM, in un
 METHODS = (RECAL, *NEIGHBOURS, RWADMM)
 
 
-class Setting(NamedTuple):
+class GridPoint(NamedTuple):
     """A point of a method's grid: its parameter, R of the published noise or T and c at the gate."""
 
     parameter: float
@@ -103,7 +105,7 @@ class Setting(NamedTuple):
         return f"{self.parameter:g}, {rest}"
 
 
-class Outcome(NamedTuple):
+class RivalRun(NamedTuple):
     """One run."""
 
     x: Matrix  #: (K, d) the token's x, or the nodes' mean, after each activation or round
@@ -113,7 +115,7 @@ class Outcome(NamedTuple):
     honest: float  #: epsilon by the gates' spends
 
 
-class Curve(NamedTuple):
+class RivalCurve(NamedTuple):
     """Of the first seed, at POINTS moments."""
 
     sent: Vector
@@ -121,7 +123,7 @@ class Curve(NamedTuple):
     accuracy: Vector
 
 
-class Line(NamedTuple):
+class RivalLine(NamedTuple):
     """A method on a problem; medians over SEEDS."""
 
     problem: str
@@ -136,7 +138,7 @@ class Line(NamedTuple):
     accuracy: float = nan
     seconds: float = nan
     honest: float = inf
-    curve: Curve | None = None  #: None: it was refused, or diverges
+    curve: RivalCurve | None = None  #: None: it was refused, or diverges
 
 
 class Claimed(Exact):
@@ -160,7 +162,7 @@ def claimed_noise(p: Problem, epsilon: float, R: float, PLF: int, seed: int, i: 
         yield draw.normal(0.0, sd, p.star.size)
 
 
-def grid(method: str, noise: str) -> list[Setting]:
+def grid(method: str, noise: str) -> list[GridPoint]:
     """All points that are tried."""
     rival = NEIGHBOURS.get(method)
     steps: Sequence[float] = {RECAL: (1.0,) if noise == "published" else PUBLIC, RWADMM: RHO[noise]}.get(method, ())
@@ -168,13 +170,13 @@ def grid(method: str, noise: str) -> list[Setting]:
         steps = rival.private if noise == "published" else rival.public
     if noise == "published":
         slower = FIXED / (rival.PLF if rival else FIXED)  # the same attenuation in all
-        return [Setting(a, R=R**slower) for a, R in product(steps, DECAYS)]
+        return [GridPoint(a, R=R**slower) for a, R in product(steps, DECAYS)]
     if rival and rival.minimises:
-        return [Setting(a, T=T, clip=1.0) for a, T in product(steps, FEW)]
-    return [Setting(a, T=T, clip=c) for a, T, c in product(steps, ANSWERS, CLIPS)]
+        return [GridPoint(a, T=T, clip=1.0) for a, T in product(steps, FEW)]
+    return [GridPoint(a, T=T, clip=c) for a, T, c in product(steps, ANSWERS, CLIPS)]
 
 
-def once(p: Problem, method: str, noise: str, s: Setting, seed: int, epsilon: float = EPSILON) -> Outcome:
+def once(p: Problem, method: str, noise: str, s: GridPoint, seed: int, epsilon: float = EPSILON) -> RivalRun:
     """One run. Raises InputError or Refused if the gate refuses the question."""
     rival, n = NEIGHBOURS.get(method), len(p.losses)
     losses, unit = p.losses, 1.0
@@ -184,10 +186,10 @@ def once(p: Problem, method: str, noise: str, s: Setting, seed: int, epsilon: fl
         losses = [Loss(objective, f.A / unit, f.b, row_bound=f.R / unit) for f in losses]
     if noise == "gate":
         t = private.terms(epsilon, private.DELTA, s.T, s.clip)
-        gates: list[Any] = gated(losses, t, seed)
-        outcome = _run(p, method, "guarded", s, gates, [f.L for f in losses], s.T, seed)
+        guards = gated(losses, t, seed)
+        outcome = _run(p, method, "guarded", s, guards, [f.L for f in losses], s.T, seed)
         totals = accounting.Totals()
-        for spend in gates[0].spends:
+        for spend in guards[0].spends:
             totals.add(spend.event)
         return outcome._replace(x=outcome.x / unit, honest=accounting.spent_epsilon("gdp", totals, t.delta))
     if method == RECAL:
@@ -207,8 +209,15 @@ def gated(losses: Sequence[Loss], t: Terms, seed: int) -> list[RowsGate]:
 
 
 def _run(
-    p: Problem, method: str, variant: Any, s: Setting, gates: Sequence[Any], L: Sequence[float], T: int, seed: int
-) -> Outcome:
+    p: Problem,
+    method: str,
+    variant: Variant,
+    s: GridPoint,
+    gates: Sequence[Oracle],
+    L: Sequence[float],
+    T: int,
+    seed: int,
+) -> RivalRun:
     """A walk of the token or of RW-ADMM, at random, or around the ring where each gate answers T times; or rounds."""
     n, d, graph = len(gates), p.star.size, Network(kind="ring", nodes=len(gates)).build()
     walk = [k % n for k in range(n * T)] if variant == "guarded" else private.ring_walk(seed)
@@ -222,7 +231,7 @@ def _run(
         for agent in agents:
             agent.state.y = start.copy()
         x = np.array([hop.token[0] for hop in hand_on(agents, walk, (start, np.zeros(d)))])
-        return Outcome(x, 2 * len(walk), max(np.bincount(walk).tolist()), process_time() - began, inf)
+        return RivalRun(x, 2 * len(walk), max(np.bincount(walk).tolist()), process_time() - began, inf)
     if method == RWADMM:
         w = rwadmm.Params(
             variant="guarded" if variant == "guarded" else "none", rounds=len(walk),
@@ -230,9 +239,9 @@ def _run(
         )  # fmt: skip
         steps = rwadmm.run(w, gates, graph.neighbours, d, walk, L, p.regularizer)
         x = np.array([step.x.mean(axis=0) for step in steps])
-        return Outcome(x, 2 * len(walk), max(np.bincount(walk).tolist()), process_time() - began, inf)
+        return RivalRun(x, 2 * len(walk), max(np.bincount(walk).tolist()), process_time() - began, inf)
     rival = NEIGHBOURS[method]
-    made: Any = rival.make(T, variant, s.parameter, max(L))
+    made = rival.make(T, "guarded" if variant == "guarded" else "none", s.parameter, max(L))
     r = PLAIN if rival.minimises else p.regularizer
     nodes = [
         made.agent(
@@ -244,13 +253,13 @@ def _run(
         for i, g in enumerate(gates)
     ]  # fmt: skip
     x = np.array([xs.mean(axis=0) for xs in run_rounds(nodes, of_messages=made.recorded[0] != "x")])
-    return Outcome(x, 2 * n * len(x), T, process_time() - began, inf)
+    return RivalRun(x, 2 * n * len(x), T, process_time() - began, inf)
 
 
-def measure(p: Problem, method: str, noise: str, epsilon: float = EPSILON) -> Line:
+def measure(p: Problem, method: str, noise: str, epsilon: float = EPSILON) -> RivalLine:
     """The best point of the grid under TUNED, and what it does under SEEDS."""
 
-    def error(s: Setting, seed: int) -> float:
+    def error(s: GridPoint, seed: int) -> float:
         try:
             last = p.error(once(p, method, noise, s, seed, epsilon).x[-1])
         except (InputError, Refused) as refusal:
@@ -263,18 +272,18 @@ def measure(p: Problem, method: str, noise: str, epsilon: float = EPSILON) -> Li
         points = grid(method, noise)
         scores = [error(s, TUNED) for s in points]
         if min(scores) == inf:
-            return Line(p.name, method, noise, f"refused: {refusals[-1]}" if refusals else "diverges")
+            return RivalLine(p.name, method, noise, f"refused: {refusals[-1]}" if refusals else "diverges")
         best = points[int(np.argmin(scores))]
         runs = [once(p, method, noise, best, seed, epsilon) for seed in SEEDS]
     errors = [p.error(run.x[-1]) for run in runs]
     first = runs[0]
     shown = np.unique(np.linspace(0, len(first.x) - 1, POINTS).astype(int))
-    curve = Curve(
+    curve = RivalCurve(
         (shown + 1) * (first.sent / len(first.x)),
         np.array([p.error(x) for x in first.x[shown]]),
         np.array([p.accuracy(x) for x in first.x[shown]]),
     )
-    return Line(
+    return RivalLine(
         p.name, method, noise, str(best), float(np.median([run.PLF for run in runs])),
         float(np.median([run.sent for run in runs])), float(np.median(errors)), min(errors), max(errors),
         float(np.median([p.accuracy(run.x[-1]) for run in runs])),
@@ -288,7 +297,7 @@ def compared(r: Regularizer) -> list[tuple[str, str]]:
     return list(product(able, NOISES[:1] if r.l1 else NOISES))
 
 
-def table(title: str, lines: Sequence[Line]) -> Table:
+def table(title: str, lines: Sequence[RivalLine]) -> Table:
     """Tables IV and V: a line a method."""
     columns = (
         "problem", "method", "noise", "best", "PLF", "vectors sent", "relative error", "lowest", "highest", "accuracy",
@@ -300,7 +309,7 @@ def table(title: str, lines: Sequence[Line]) -> Table:
 # --- Tables IV and V on Adult and ijcnn1 ---
 
 
-class Ask(NamedTuple):
+class RivalAsk(NamedTuple):
     """One line, its problem by name."""
 
     problem: str
@@ -308,7 +317,7 @@ class Ask(NamedTuple):
     noise: str
 
 
-def of_ask(ask: Ask) -> Line:
+def of_ask(ask: RivalAsk) -> RivalLine:
     return measure(problems()[ask.problem](), ask.method, ask.noise)
 
 
@@ -316,6 +325,6 @@ def page() -> Page:
     """All methods on the problems of Tables IV and V: on ijcnn1, the paper's set, where it is, else on Adult."""
     named = {name: OF_PAPER[r] for name in problems() if (r := name.split(", ")[-1]) in OF_PAPER}
     last = list(named)[-1].split(", ")[0]
-    asks = [Ask(name, *rest) for name, r in named.items() if name.startswith(last) for rest in compared(r)]
+    asks = [RivalAsk(name, *rest) for name, r in named.items() if name.startswith(last) for rest in compared(r)]
     lines = on_two(of_ask, asks, lambda a: f"{a.problem}: {a.method}, {a.noise}")
     return Page("relay-rivals", [table(f"Tables IV and V: all methods, ε = {EPSILON:g}", lines)], {})

@@ -102,7 +102,7 @@ def every_rival() -> list[tuple[Ask, str]]:
     return asks
 
 
-def measure_rival(task: tuple[Ask, str]) -> rivals.Line:
+def measure_rival(task: tuple[Ask, str]) -> rivals.RivalLine:
     ask, noise = task
     return rivals.measure(problem(ask), ask.way, noise)._replace(problem=f"{ask.set}, {ask.kind}, {ask.penalty}")
 
@@ -126,7 +126,7 @@ def rows_of_curves(curves: Sequence[Curve]) -> Table:
     return Table("Figures 2 and 5: the relative error at the end", columns, rows)
 
 
-def panels(curves: Sequence[Curve], lines: Sequence[rivals.Line]) -> list[list[Panel]]:
+def panels(curves: Sequence[Curve], lines: Sequence[rivals.RivalLine]) -> list[list[Panel]]:
     """Least squares beside logistic regression. Of each set a row of Figures 2 and 5 a regulariser, then Figures 3 and
     6: errors with either noise, accuracy with the gate's.
     """

@@ -51,7 +51,7 @@ def read_cifar(folder: Path, classes: Sequence[int] = range(10), batches: int | 
     files = sorted(folder.glob("data_batch_*.bin"))[:batches]
     if not files:
         raise InputError(f"{folder}: found no data_batch_*.bin, expected CIFAR-10's binary version")
-    kept = []
+    records_of = []
     for file in files:
         content = np.frombuffer(unpacked(file), np.uint8)
         if not content.size or content.size % (1 + PIXELS):
@@ -59,6 +59,6 @@ def read_cifar(folder: Path, classes: Sequence[int] = range(10), batches: int | 
         records = content.reshape(-1, 1 + PIXELS)
         if (largest := int(records[:, 0].max())) > 9:
             raise InputError(f"{file}: found label {largest}, expected 0 to 9")
-        kept.append(records[np.isin(records[:, 0], classes)])
-    chosen = np.concatenate(kept)
+        records_of.append(records[np.isin(records[:, 0], classes)])
+    chosen = np.concatenate(records_of)
     return shard_of(chosen[:, 1:] / 255.0, chosen[:, 0], "least-squares", str(folder))

@@ -12,7 +12,7 @@ from hushgrid.lab.studies import relay_rivals as study
 from hushgrid.lab.studies.papers import relay_private as private
 from hushgrid.lab.studies.papers.relay_figures import digits
 from hushgrid.lab.studies.problems.relay import PENALTIES, of_images
-from hushgrid.lab.studies.relay_rivals import METHODS, NEIGHBOURS, RECAL, RWADMM, Setting
+from hushgrid.lab.studies.relay_rivals import METHODS, NEIGHBOURS, RECAL, RWADMM, GridPoint
 
 BY_GRADIENTS = [m for m in METHODS if not (m in NEIGHBOURS and NEIGHBOURS[m].minimises)]
 BY_MINIMISERS = [m for m in METHODS if m not in BY_GRADIENTS]
@@ -29,10 +29,12 @@ def short(monkeypatch):
     monkeypatch.setattr(study, "SEEDS", (1,))
     for name, method in NEIGHBOURS.items():
         monkeypatch.setitem(NEIGHBOURS, name, method._replace(PLF=10))
-    monkeypatch.setattr(study, "grid", lambda method, noise: [Setting(0.1, R=1.0) if noise == "published" else AT_GATE])
+    monkeypatch.setattr(
+        study, "grid", lambda method, noise: [GridPoint(0.1, R=1.0) if noise == "published" else AT_GATE]
+    )
 
 
-AT_GATE = Setting(0.5, T=3, clip=1.0)
+AT_GATE = GridPoint(0.5, T=3, clip=1.0)
 
 
 @pytest.mark.parametrize("R", [1.0, 1.02])
@@ -75,7 +77,7 @@ def test_RECAL_here_is_RECAL_there(monkeypatch):
     """Machine by machine as compiled, with the published noise, and at the gate."""
     monkeypatch.setattr(private, "ACTIVATIONS", 200)
     p = problem("least-squares")
-    here = study.once(p, RECAL, "published", Setting(1.0, R=1.02), 3)
+    here = study.once(p, RECAL, "published", GridPoint(1.0, R=1.02), 3)
     assert np.allclose(here.x, private.walked(p, 3, private.published_noise(p, 12.0, 1.02, 3)), rtol=0, atol=1e-10)
     gate = study.once(p, RECAL, "gate", AT_GATE, 3)
     x, cost = private.guarded(p, "RECAL", private.terms(12.0, private.DELTA, 3, 1.0), 0.5, 3)
@@ -100,7 +102,7 @@ def test_without_noise_gradients_at_the_grids_steps_approach_the_optimum():
         step = {RECAL: 1.0, RWADMM: 2.0, "DGD": 0.1}.get(
             method, NEIGHBOURS[method].private[0] if method in NEIGHBOURS else 0
         )
-        last = study.once(p, method, "published", Setting(step), 1, epsilon=1e12).x[-1]
+        last = study.once(p, method, "published", GridPoint(step), 1, epsilon=1e12).x[-1]
         assert p.error(last) < 0.9, method
 
 

@@ -277,11 +277,11 @@ def measure(p: Problem, method: str, noise: str, epsilon: float = EPSILON) -> Ri
         runs = [once(p, method, noise, best, seed, epsilon) for seed in SEEDS]
     errors = [p.error(run.x[-1]) for run in runs]
     first = runs[0]
-    shown = np.unique(np.linspace(0, len(first.x) - 1, POINTS).astype(int))
+    moments = np.unique(np.linspace(0, len(first.x) - 1, POINTS).astype(int))
     curve = RivalCurve(
-        (shown + 1) * (first.sent / len(first.x)),
-        np.array([p.error(x) for x in first.x[shown]]),
-        np.array([p.accuracy(x) for x in first.x[shown]]),
+        (moments + 1) * (first.sent / len(first.x)),
+        np.array([p.error(x) for x in first.x[moments]]),
+        np.array([p.accuracy(x) for x in first.x[moments]]),
     )
     return RivalLine(
         p.name, method, noise, str(best), float(np.median([run.PLF for run in runs])),

@@ -4,10 +4,12 @@
 Reconstructed from the published description. The paper has a server that averages; here are neighbours, as everywhere
 beside it: (8) with the loss replaced by its linearisation at f_i and |f - f_i|^2/(2 s_k), s_k a step that falls,
 
-    f_i(k) = argmin <g_i + v, f> + eta V_i |f|^2 + |f - f_i|^2/(2 s_k),   then (9),
+    f_i(k) = argmin <g_i + v, f> + r(f) + eta V_i |f|^2 + |f - f_i|^2/(2 s_k),   then (9),
 
-v the linear term of (8), g_i the gradient of O(., D_i) at f_i. `guarded`: g_i is the gate's noisy gradient. The paper
-adds its Gaussian noise to f_i(k), which is the same up to the public factor 1/(2 eta V_i + 1/s_k).
+v the linear term of (8), g_i the gradient of O(., D_i) at f_i, r the public regulariser. With a constant step it is the
+inexact consensus ADMM of T.-H. Chang, M. Hong, X. Wang (2015), in which the RECAL paper roots Zhang and Zhu's.
+`guarded`: g_i is the gate's noisy gradient. The paper adds its Gaussian noise to f_i(k), which is the same up to the
+public factor 1/(2 eta V_i + 1/s_k).
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from math import inf, sqrt
 from typing import ClassVar, Literal
 
 from hushgrid.kernels.algorithms import radmm
-from hushgrid.kernels.algorithms.base import Question
+from hushgrid.kernels.algorithms.base import Constrained, Question
 from hushgrid.kernels.jit import kernel
 from hushgrid.kernels.patterns.neighbours import NodeContext
+from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.ranges import Step
 from hushgrid.kernels.types import Vector
 
@@ -32,6 +35,7 @@ class Params(radmm.Conventional, tag_field="name", tag="dpladmm", frozen=True, k
         "Z. Huang, R. Hu, Y. Guo, E. Chan-Tin, Y. Gong, DP-ADMM: ADMM-based distributed learning with differential "
         "privacy (2019)"
     )
+    constrained: ClassVar[Constrained] = "all"
     step: Step  #: the gradient's step
     schedule: Literal["1/sqrt(k)", "constant"] = "1/sqrt(k)"  #: s_k = step/sqrt(k), or step
 
@@ -58,7 +62,9 @@ class Params(radmm.Conventional, tag_field="name", tag="dpladmm", frozen=True, k
         return sum(tau(k) ** 2 for k in range(1, answers + 1))
 
     def agent(self, context: NodeContext) -> Agent:
-        return Agent(self, context.gate, context.size, context.name, context.neighbours, report=context.report)
+        agent = Agent(self, context.gate, context.size, context.name, context.neighbours, report=context.report)
+        agent.regularizer = context.regularizer
+        return agent
 
 
 @kernel
@@ -69,7 +75,9 @@ def linearised(f: Vector, g: Vector, v: Vector, quadratic: float, s: float) -> V
 
 class Agent(radmm.Agent):
     params: Params
+    regularizer = Regularizer()  #: r
 
     def answer(self, v: Vector, k: int, f: Vector) -> Vector:
         ask = self.gate.exact_gradient if self.params.variant == "none" else self.gate.gradient
-        return linearised(f, ask(f), v, self.quadratic(k), self.params.step_k(k))
+        quadratic, s = self.quadratic(k), self.params.step_k(k)
+        return self.regularizer.prox(linearised(f, ask(f), v, quadratic, s), s / (1.0 + s * quadratic))

@@ -1,9 +1,10 @@
-"""ADMM, R-ADMM, MR-ADMM and M-ADMM (docs/papers/recycled-admm.md, finding 5.2): what a node's messages say of its
-gradients.
+"""ADMM, R-ADMM, MR-ADMM, M-ADMM and both DP-ADMM (docs/papers/recycled-admm.md, finding 5.2): what messages say of a
+node's gradients.
 
 Message t of node i is f_i(t), f_i(0) = lambda_i(0) = 0. All multipliers follow from messages, and with them the linear
 term v of each odd question. By the KKT condition of (8), (14) or (18) an answer f_i tells -(v + 2 sum_j eta_ij f_i),
-which is O'(f_i) without noise and O'(f_i) + eps_i with a gate's. An even message must be a function of those same
+which is O'(f_i) without noise and O'(f_i) + eps_i with a gate's. Linearised ADMM's answer tells the gradient at the
+f_i before it, but for entries that r has set to 0 or the box has cut. An even message must be a function of those same
 numbers, and tell nothing more. If it recycles a *stored* gradient of an inexact solve, the difference tells the data
 set: `stored` has that gradient, and `named` the data set.
 """
@@ -15,7 +16,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from hushgrid.kernels.algorithms import radmm
+from hushgrid.kernels.algorithms import dpladmm, radmm
 from hushgrid.kernels.algorithms.base import Algorithm, gated
 from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.problems.losses import Loss
@@ -33,7 +34,7 @@ ROUNDING = (
 class Followed(NamedTuple):
     """What follows from one node's messages."""
 
-    answers: list[tuple[int, Vector, Vector]]  #: (round, f_i, the KKT right-hand side there) of each answer
+    answers: list[tuple[int, Vector, Vector]]  #: (round, where it was taken, the gradient that it tells) of each answer
     even: list[tuple[int, Vector, Vector]]  #: (round, the even message as public values give it, as it was sent)
     stored: list[Vector]  #: the gradient that each even message was made with
 
@@ -44,10 +45,10 @@ def followed(agent: radmm.Agent, name: Sequence[str], i: int, F: Tensor) -> Foll
     f, lam, v, history = np.zeros(F.shape[2]), np.zeros(F.shape[2]), np.zeros(F.shape[2]), Followed([], [], [])
     neighbours = [place[j] for j in others]
     for t in range(1, len(F) + 1):
-        f, k = F[t - 1, i], p.answer_of(t)
+        before, f, k = f, F[t - 1, i], p.answer_of(t)
         sent, eta = F[t - 1][neighbours], agent.eta(k)
         if p.answer_of(t - 1) < k:
-            history.answers.append((t, f, -(v + agent.quadratic(k) * f)))
+            history.answers.append((t, *gradient_told(agent, v, k, before, f)))
             lam = lam + 0.5 * radmm.disagreement(f, agent.dual_step(k), sent)
         if t < len(F) and p.answer_of(t + 1) == k:
             total, s = float(np.sum(eta)), radmm.disagreement(f, eta, sent)
@@ -56,6 +57,18 @@ def followed(agent: radmm.Agent, name: Sequence[str], i: int, F: Tensor) -> Foll
         else:
             v = radmm.linear(f, lam, agent.eta(k + 1), sent)
     return history
+
+
+def gradient_told(agent: radmm.Agent, v: Vector, k: int, before: Vector, f: Vector) -> tuple[Vector, Vector]:
+    """Where answer f, number k, took its gradient, and that gradient; NaN in entries that r or the box hides."""
+    q = agent.quadratic(k)
+    if not isinstance(agent, dpladmm.Agent):
+        return f, -(v + q * f)
+    s, r = agent.params.step_k(k), agent.regularizer
+    tau = s / (1.0 + s * q)
+    prox = f * (1.0 + tau * r.l2) + tau * r.l1 * np.sign(f)  # of which f is the proximal map
+    hidden = ((f == 0) & (r.l1 > 0)) | (np.abs(f) >= r.box)
+    return before, np.where(hidden, np.nan, (before - prox * (1.0 + s * q)) / s - v)
 
 
 Solve = Callable[[Loss, Vector, float], Vector]  #: argmin f(x) + <v, x> + q/2 |x|^2, as the node does it

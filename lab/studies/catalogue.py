@@ -25,7 +25,9 @@ STUDIES = {
         "linearised ADMM over zones: Figures 3 and 4, the same methods at honest totals", "10 to 20", "papers.figures"
     ),
     "relay": Study(
-        "RECAL, a token at random: Tables I to V, honest totals, a sensor ring on Adult", "5 to 10", "papers.relay"
+        "RECAL, a token at random: Tables I to V with all rivals, honest totals, a sensor ring on Adult",
+        "15 to 60",
+        "papers.relay",
     ),
     "recovered-images": Study(
         "images that an eavesdropper recovers from RECAL and from the star, by the noise",
@@ -33,8 +35,8 @@ STUDIES = {
         "papers.recovered_images",
     ),
     "relay-figures": Study(
-        "RECAL on images of two classes: Figures 2 to 9, gradient matching among them",
-        "4 to 10",
+        "RECAL and its rivals on images of two classes: Figures 2 to 9, gradient matching among them",
+        "10 to 60",
         "papers.relay_figures",
     ),
     "findings": Study(

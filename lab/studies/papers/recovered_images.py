@@ -1,8 +1,8 @@
 """`hushgrid study recovered-images`: which images an eavesdropper recovers from runs on handwritten digits, and which
 not.
 
-The digits that ship; MNIST, Fashion-MNIST and CIFAR-10 where HUSHGRID_MNIST, HUSHGRID_FASHION_MNIST, HUSHGRID_CIFAR10
-name IDX files of theirs.
+The digits that ship; MNIST, Fashion-MNIST (IDX files) and CIFAR-10 (a folder, its first batch) where HUSHGRID_MNIST,
+HUSHGRID_FASHION_MNIST, HUSHGRID_CIFAR10 say.
 Every line is a run with a transcript and `hushgrid attack` on it, scored with the images that the nodes had: RECAL
 without noise, with the published noise and with noise at the gate, one image and batches a node; and the star. Then
 gradients of RECAL's other losses.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import bz2
 import json
-import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -31,7 +30,7 @@ from hushgrid.kernels.types import Document, DocumentView, Matrix, Vector
 from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.inversion.pictures import png, sheet
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
-from hushgrid.node.problems.records.images import read_idx
+from hushgrid.lab.studies.problems.images import by_path, collection
 
 NAME = "recovered-images"
 NODES, ANSWERS = 8, 20
@@ -39,7 +38,6 @@ MANY = 48  #: nodes, where shares of them are told: labels that are guessed righ
 EPSILONS = (0.1, 1.0, 10.0, 100.0)
 SHOWN = 8  #: images of the picture
 DIGITS = "digits"  #: those that ship
-PATHS = {"MNIST": "HUSHGRID_MNIST", "Fashion-MNIST": "HUSHGRID_FASHION_MNIST", "CIFAR-10": "HUSHGRID_CIFAR10"}
 RECAL: Document = {"name": "recal", "walk": "hamiltonian"}
 LADMM: Document = {"name": "ladmm", "rho": 1.0}
 FEDAVG: Document = {"name": "fedavg", "step_size": 1.0}
@@ -104,11 +102,6 @@ def gradients_asked() -> list[Ask]:
     return [Ask(title, RECAL, v, e, m=200, problem=p) for title, p in kinds.items() for v, e in ways]
 
 
-def by_path() -> list[str]:
-    """The collections that are there."""
-    return [name for name, key in PATHS.items() if os.environ.get(key)]
-
-
 def asked_by_path() -> list[Ask]:
     """The lines of the table of images by path."""
     ways = [
@@ -126,7 +119,7 @@ def images_of(name: str) -> Matrix:
     """(m, q + 1) images as rows, their labels in the last column."""
     if name == DIGITS:
         return digits()
-    A, b = read_idx(Path(os.environ[PATHS[name]]), "softmax")
+    A, b = collection(name, batches=1)
     return np.column_stack([A, b])
 
 

@@ -1,19 +1,16 @@
-"""`hushgrid study relay-figures`: Figures 2 to 9 of the RECAL paper, and a line of Tables IV and V, on images of two
-classes.
+"""`hushgrid study relay-figures`: Figures 2 to 9 of the RECAL paper, and Tables IV and V, on images of two classes.
 
-The digits 0 and 1 that ship; classes 0 and 1 of MNIST, Fashion-MNIST and CIFAR-10 by path, as IDX files, where
-HUSHGRID_MNIST, HUSHGRID_FASHION_MNIST, HUSHGRID_CIFAR10 say where they are. Convergence: a ring of 8 and 2400
+The digits 0 and 1 that ship; the paper's two classes of MNIST, Fashion-MNIST (IDX files) and CIFAR-10 (a folder) where
+HUSHGRID_MNIST, HUSHGRID_FASHION_MNIST, HUSHGRID_CIFAR10 say. Convergence: a ring of 8 and 2400
 activations, as in relay_private.py. What an adversary sees: one gradient of an agent with one image.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from math import inf
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,30 +19,24 @@ from scipy.optimize import minimize
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.problems.losses import Kind
 from hushgrid.kernels.randomness import counter_generator
-from hushgrid.kernels.types import Document, Matrix, Vector
+from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.recal import at_once, one_visit_late
 from hushgrid.lab.attacks.transcript import parse
 from hushgrid.lab.inversion.matching import Batch, Distance
 from hushgrid.lab.inversion.pictures import png, sheet
 from hushgrid.lab.inversion.scores import cosine, psnr
+from hushgrid.lab.studies import relay_rivals as rivals
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.lab.studies.papers import recovered_images as images
 from hushgrid.lab.studies.papers import relay_private as private
+from hushgrid.lab.studies.problems.images import by_path, two_of
 from hushgrid.lab.studies.problems.relay import AGENTS, PENALTIES, Problem, of_images
 from hushgrid.node.problems.records.files import Shard
-from hushgrid.node.problems.records.images import read_idx
 
 NAME = "relay-figures"
 KINDS: tuple[Kind, ...] = ("least-squares", "logistic")
 CLAIMS = (1.0, 5.0, 10.0)  #: Figures 2 and 5
 EPSILON = 12.0  #: Figures 3 and 6, Tables IV and V
-RIVALS = ("extra", "nids", "dgd")  #: that the gate guards under a regulariser, the paper's first two among them
-GRID = (
-    (20, 60, 200),
-    (1.0, 1.9),
-    (1.0, 4.0),
-)  #: of a rival: answers, step in units of 1/L, clip; the best by the error
-SEEDS = private.SEEDS  #: of a rival's noise, as many as of RECAL's walks
 ITERATIONS, SHOWN = 300, 8  #: of gradient matching; images of the picture
 MATCHED: dict[str, tuple[Distance, float]] = {
     "4: DLG": ("squared", 0.0),
@@ -60,27 +51,17 @@ MATCHED: dict[str, tuple[Distance, float]] = {
 def sets() -> dict[str, Callable[[], Shard]]:
     """Name -> rows of two classes, labels -1 and 1, and how to have them."""
     by_name: dict[str, Callable[[], Shard]] = {"digits": digits}
-    return by_name | {name: partial(two_of, Path(os.environ[images.PATHS[name]])) for name in images.by_path()}
+    return by_name | {name: partial(two_of, name) for name in by_path()}
 
 
 def digits() -> Shard:
     """The images of 0 and 1 that ship, pixels in [0, 1]."""
-    rows = images.digits()
-    return _signed(Shard(rows[:, :-1] / 16.0, rows[:, -1]))
-
-
-def two_of(path: Path) -> Shard:
-    """Classes 0 and 1 of an IDX collection."""
-    return _signed(read_idx(path, "least-squares"))
-
-
-def _signed(every: Shard) -> Shard:
-    A, b = every
-    return Shard(A[b <= 1], np.where(b[b <= 1] > 0, 1.0, -1.0))
+    A, b = images.digits()[:, :-1], images.digits()[:, -1]
+    return Shard(A[b <= 1] / 16.0, np.where(b[b <= 1] > 0, 1.0, -1.0))
 
 
 class Ask(NamedTuple):
-    """One curve: the set, the loss, the regulariser; the way as in relay_private.py, or a rival's name."""
+    """One curve: the set, the loss, the regulariser; the way as in relay_private.py, or a method of relay_rivals.py."""
 
     set: str
     kind: Kind
@@ -100,19 +81,30 @@ class Curve(NamedTuple):
 
     @property
     def label(self) -> str:
-        way = {"none": "RECAL, no noise", "published": f"published, ε = {self.ask.epsilon:g} claimed"}
-        return way.get(self.ask.way, f"{self.ask.way}, gate, ε = {self.ask.epsilon:g}")
+        return "RECAL, no noise" if self.ask.way == "none" else f"published, ε = {self.ask.epsilon:g} claimed"
 
 
 def every_setting() -> list[Ask]:
-    """Figures 2 and 5 in both regularisers; Figures 3 and 6 with the ridge, where there is something to learn."""
+    """Figures 2 and 5."""
     asks = []
     for name, kind, penalty in product(sets(), KINDS, PENALTIES):
         asks.append(Ask(name, kind, penalty, "none"))
         asks += [Ask(name, kind, penalty, "published", epsilon) for epsilon in (*CLAIMS, EPSILON)]
-    for name, kind in product(sets(), KINDS):
-        asks += [Ask(name, kind, "ridge", way, EPSILON) for way in ("RECAL", *RIVALS)]
     return asks
+
+
+def every_rival() -> list[tuple[Ask, str]]:
+    """Figures 3 and 6, Tables IV and V: each with its noise."""
+    asks = []
+    for name, kind, penalty in product(sets(), KINDS, PENALTIES):
+        methods = rivals.compared(PENALTIES[penalty])
+        asks += [(Ask(name, kind, penalty, method, EPSILON), noise) for method, noise in methods]
+    return asks
+
+
+def measure_rival(task: tuple[Ask, str]) -> rivals.RivalLine:
+    ask, noise = task
+    return rivals.measure(problem(ask), ask.way, noise)._replace(problem=f"{ask.set}, {ask.kind}, {ask.penalty}")
 
 
 def problem(ask: Ask) -> Problem:
@@ -122,72 +114,42 @@ def problem(ask: Ask) -> Problem:
 def measure(ask: Ask) -> Curve:
     """A curve; of the way's free parameters the best by the error at the end, which no run could see."""
     p = problem(ask)
-    if ask.way in RIVALS:
-        return _rival(ask, p)
     line = private.best_of(p, private.Ask(p.name, ask.way, ask.epsilon))
     sent = np.array([2.0 * k for k in range(1, line.curve.size + 1)])
     return Curve(ask, sent, line.curve, line.chosen, line.error)
 
 
-def _rival(ask: Ask, p: Problem) -> Curve:
-    """Noise at the gate of each node of the same ring, counted by GDP; of each point of the grid the seed in the
-    middle.
-    """
-    curves = []
-    for T, step, clip in product(*GRID):
-        errors = []
-        for seed in range(1, SEEDS + 1):
-            made = run(_scenario(ask, p, T, step, clip, seed), data=[(f.A, f.b) for f in p.losses])
-            assert made.trajectory is not None
-            errors.append(np.array([p.error(v) for v in made.trajectory["x"].mean(axis=1)[1:]]))
-        error = sorted(errors, key=lambda one: float(one[-1]))[SEEDS // 2]
-        sent = np.array([2.0 * AGENTS * k for k in range(1, len(error) + 1)])  # to both neighbours
-        curves.append(Curve(ask, sent, error, f"T = {T}, step = {step:g}/L, c = {clip:g}", float(error[-1])))
-    return min(curves, key=lambda curve: curve.final)
-
-
-def _scenario(ask: Ask, p: Problem, T: int, step: float, clip: float, seed: int) -> Document:
-    r, bound = p.regularizer, float(p.losses[0].R)
-    L = max(f.L for f in p.losses)
-    return {
-        "hushgrid": 1, "name": NAME, "seed": seed, "network": {"kind": "ring", "nodes": AGENTS},
-        "problem": {
-            "kind": ask.kind, "row_bound": bound, "regularizer": {"l1": r.l1, "l2": r.l2},
-            "data": {"arrays": [list(f.A.shape) for f in p.losses]},
-        },
-        "algorithm": {"name": ask.way, "rounds": T, "step_size": step / L},
-        "privacy": {
-            "mechanism": "gaussian", "adjacency": {"replace-one-record": {"clip": clip}}, "epsilon": ask.epsilon,
-            "delta": private.DELTA, "accountant": "gdp",
-        },
-        "run": {"record": "trajectory"},
-    }  # fmt: skip
-
-
 def rows_of_curves(curves: Sequence[Curve]) -> Table:
-    """Tables IV and V: the relative error at the end."""
+    """The relative error at the end."""
     columns = ("data", "loss", "regulariser", "method", "best", "vectors sent", "relative error")
     rows = [(c.ask.set, c.ask.kind, c.ask.penalty, c.label, c.chosen, int(c.sent[-1]), c.final) for c in curves]
-    return Table("Figures 2, 3, 5 and 6, Tables IV and V: the relative error at the end", columns, rows)
+    return Table("Figures 2 and 5: the relative error at the end", columns, rows)
 
 
-def panels(curves: Sequence[Curve]) -> list[list[Panel]]:
-    """A row a set and figure: least squares and logistic regression."""
+def panels(curves: Sequence[Curve], lines: Sequence[rivals.RivalLine]) -> list[list[Panel]]:
+    """Least squares beside logistic regression. Of each set a row of Figures 2 and 5 a regulariser, then Figures 3 and
+    6: errors with either noise, accuracy with the gate's.
+    """
 
-    def panel(title: str, chosen: list[Curve]) -> Panel:
-        curves = {c.label: (c.sent, np.maximum(c.error, 1e-17)) for c in chosen}
-        return Panel(title, "vectors sent", "relative error", curves)
-
-    def chosen(name: str, kind: Kind, penalty: str, rival: bool) -> list[Curve]:
+    def claims(name: str, kind: Kind, penalty: str) -> Panel:
         here = [c for c in curves if (c.ask.set, c.ask.kind, c.ask.penalty) == (name, kind, penalty)]
-        return [c for c in here if (c.ask.epsilon == EPSILON or c.ask.way == "none") == rival or c.ask.way == "none"]
+        drawn = {c.label: (c.sent, np.maximum(c.error, 1e-17)) for c in here}
+        return Panel(f"{name}, {kind}, {penalty}", "vectors sent", "relative error", drawn)
+
+    def methods(name: str, kind: Kind, noise: str, what: str) -> Panel:
+        place = f"{name}, {kind}, ridge"
+        here = [line for line in lines if (line.problem, line.noise) == (place, noise)]
+        drawn = {line.method: (line.curve.sent, getattr(line.curve, what)) for line in here if line.curve}
+        label, linear = ("relative error", 0.0) if what == "error" else ("accuracy", inf)
+        return Panel(f"{name}, {kind}, {noise}", "vectors sent", label, drawn, xlog=True, linear=linear)
 
     rows = []
     for name in sets():
-        rows += [[panel(f"{name}, {k}, {p}", chosen(name, k, p, rival=False)) for k in KINDS] for p in PENALTIES]
-        rows.append(
-            [panel(f"{name}, {k}, ridge, ε = {EPSILON:g}", chosen(name, k, "ridge", rival=True)) for k in KINDS]
-        )
+        rows += [[claims(name, kind, penalty) for kind in KINDS] for penalty in PENALTIES]
+        rows += [
+            [methods(name, kind, noise, what) for kind in KINDS]
+            for noise, what in (("published", "error"), ("gate", "error"), ("gate", "accuracy"))
+        ]
     return rows
 
 
@@ -285,7 +247,9 @@ def _scaled(image: Vector, true: Vector) -> Vector:
 def study() -> list[Page]:
     """Tables, chart and picture."""
     curves = on_two(measure, every_setting(), lambda a: f"{a.set}, {a.kind}, {a.penalty}: {a.way} {a.epsilon:g}")
+    lines = on_two(measure_rival, every_rival(), lambda task: f"{', '.join(task[0][:4])}: {task[1]}")
+    compared = rivals.table(f"Figures 3 and 6, Tables IV and V: all methods, ε = {EPSILON:g}", lines)
     table, picture, ninth = matched(seen())
-    drawn = chart("Figures 2, 3, 5, 6 and 9 of the RECAL paper", [*panels(curves), [ninth]])
+    drawn = chart("Figures 2, 3, 5, 6 and 9 of the RECAL paper", [*panels(curves, lines), [ninth]])
     pictures: dict[str, str | bytes] = {f"{NAME}-table.svg": drawn, f"{NAME}.png": picture}
-    return [Page(f"{NAME}-table", [rows_of_curves(curves), table], pictures)]
+    return [Page(f"{NAME}-table", [rows_of_curves(curves), compared, table], pictures)]

@@ -88,14 +88,19 @@ def last_noise(p: Problem, epsilon: float) -> float:
     return alpha * beta * sqrt(8 / budget(epsilon))
 
 
+def attenuated(last: float, R: float, PLF: int) -> Vector:
+    """sigma_t (PLF,), sigma_t^2 = R sigma_{t+1}^2, of the budget that would allow `last` for one answer alone."""
+    shares = np.exp(log(R) * np.arange(1 - PLF, 1))  # rho_t over the last one's
+    sd: Vector = last * np.sqrt(shares.sum() / shares)
+    return sd
+
+
 def published_sd(p: Problem, epsilon: float, R: float, walk: Sequence[int]) -> Vector:
     """sigma (K,) of each activation: sigma_t^2 = R sigma_{t+1}^2, sum_t rho_t = budget for the agent asked most,
 
     rho_t = 8 (alpha beta c/sigma_t)^2, c = 1.
     """
-    PLF = max(np.bincount(walk).tolist())
-    shares = np.exp(log(R) * np.arange(1 - PLF, 1))  # rho_t over the last one's
-    of_visit = last_noise(p, epsilon) * np.sqrt(shares.sum() / shares)
+    of_visit = attenuated(last_noise(p, epsilon), R, max(np.bincount(walk).tolist()))
     visit, each = [0] * len(p.losses), np.empty(len(walk))
     for k, i in enumerate(walk):
         each[k], visit[i] = of_visit[visit[i]], visit[i] + 1

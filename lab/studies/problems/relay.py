@@ -47,10 +47,10 @@ class Problem(NamedTuple):
         return float(np.linalg.norm(x - self.star) / np.linalg.norm(self.start() - self.star))
 
     def accuracy(self, x: Vector) -> float:
-        """The share of the test set classified right; NaN where there is none."""
-        if self.test is None:
-            return float("nan")
-        return float(np.mean(np.where(self.test.A @ x >= 0, 1.0, -1.0) == self.test.b))
+        """The share of the test set classified right; where there is none, of all agents' rows, as in the paper."""
+        every = [self.test] if self.test else [Shard(f.A, f.b) for f in self.losses]
+        right = sum(np.count_nonzero(np.where(A @ x >= 0, 1.0, -1.0) == b) for A, b in every)
+        return right / sum(len(b) for _, b in every)
 
 
 def made_up() -> Problem:
@@ -91,7 +91,8 @@ def _problem(
     name: str, shards: Sequence[Shard], objective: Objective, bound: float, regularizer: Regularizer = PLAIN
 ) -> Problem:
     losses = [Loss(objective, s.A, s.b, row_bound=bound) for s in shards]
-    largest = [float(np.linalg.eigvalsh(f.A.T @ f.A / f.rows)[-1]) for f in losses]
+    grams = [f.A.T @ f.A if f.rows > f.A.shape[1] else f.A @ f.A.T for f in losses]
+    largest = [float(np.linalg.eigvalsh(gram / f.rows)[-1]) for gram, f in zip(grams, losses, strict=True)]
     L = [objective.lipschitz(sqrt(e)) for e in largest]
     return Problem(name, losses, regularizer, optimum(losses, regularizer).x, L)
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from hushgrid.kernels.algorithms import iadmm, wadmm
+from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.lab.studies.baselines import coca, ipwadmm, rwadmm
@@ -89,6 +90,25 @@ def test_RW_ADMM_reaches_the_optimum_and_pays_each_neighbour_a_message(kind, upd
     *_, last = rwadmm.run(p, [Data(f) for f in fs], graph.neighbours, 3, walk, [f.L for f in fs])
     assert max(distance(fs, PLAIN, x) for x in last.x) <= 1e-10
     assert last.sent == sum(len(graph.neighbours[i]) for i in walk)
+
+
+@pytest.mark.runs
+def test_RW_ADMM_by_gradients_reaches_the_optimum_under_a_regularizer():
+    fs, graph, r = sensors(), network("ring"), Regularizer(l1=0.02, l2=0.1)
+    p = rwadmm.Params(rounds=4000, rho=1.0, update="first-order")
+    *_, last = rwadmm.run(p, [Data(f) for f in fs], graph.neighbours, 3, walk_on(graph, 4000), [f.L for f in fs], r)
+    assert max(distance(fs, r, x) for x in last.x) <= 1e-10
+
+
+def test_guarded_RW_ADMM_has_one_noisy_gradient_an_activation():
+    fs, graph = sensors(), network("ring")
+    gates = [Data(f, noise=[np.full(3, 0.1)] * 9) for f in fs]
+    p = rwadmm.Params(variant="guarded", rounds=9, rho=1.0, update="first-order")
+    walk = [0, 1, 2, 1, 0, 1, 2, 3, 4]
+    list(rwadmm.run(p, gates, graph.neighbours, 3, walk, [f.L for f in fs]))
+    assert [len(gate.answers) for gate in gates] == np.bincount(walk, minlength=6).tolist()
+    with pytest.raises(InputError, match=r"found update exact, expected first-order \(variant: guarded\)"):
+        rwadmm.Params(variant="guarded", rounds=9, rho=1.0)
 
 
 @pytest.mark.parametrize("room", [coca, ipwadmm, rwadmm], ids=lambda room: room.__name__.rsplit(".", 1)[1])

@@ -109,6 +109,18 @@ def test_without_noise_it_reaches_the_centralised_optimum(machine, keys):
     assert np.max(np.linalg.norm(last - best.x, axis=1)) <= 1e-10 * np.linalg.norm(best.x)
 
 
+@pytest.mark.runs
+def test_linearised_admm_reaches_the_optimum_under_a_regularizer_and_a_box():
+    fs, r = losses("logistic", 4, 20, 3, 4), Regularizer(l1=0.08, l2=0.05, box=0.2)
+    best = optimum(fs, r).x
+    assert np.any(best == 0)
+    assert np.any(np.abs(best) == 0.2)
+    fleet = nodes(fs, ring(4), dpladmm, rounds=400, step=1.0, schedule="constant")
+    for node in fleet:
+        node.regularizer = r
+    assert np.max(np.abs(sent(fleet)[-1] - best)) <= 1e-10
+
+
 def test_a_step_that_falls_with_the_root_of_k_is_the_default_of_linearised_admm():
     p = dpladmm.Params(variant="none", rounds=9, eta=0.5, step=2.0)
     assert [p.step_k(k) for k in (1, 4, 9)] == [2.0, 1.0, 2 / 3]

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from hushgrid.kernels.algorithms import radmm
+from hushgrid.kernels.algorithms import dpladmm, radmm
 from hushgrid.kernels.problems.losses import Loss, Objective
+from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.lab.attacks.attack import attack
-from hushgrid.lab.attacks.recycled import named
+from hushgrid.lab.attacks.recycled import gradient_told, named
+from tests.support.agents.agents_without_gate import Data
 from tests.support.runs.attacked_runs import attacked_rows
 
 pytestmark = pytest.mark.runs
@@ -14,7 +16,8 @@ pytestmark = pytest.mark.runs
 
 GROWTH = {"start": 0.5, "growth": 1.01}
 RUNS = [("admm", {"eta": 0.5}), ("radmm", {"eta": 0.5, "gamma": 0.2}), ("mradmm", {"eta": GROWTH, "gamma": 0.2}),
-        ("madmm", {"eta": GROWTH, "theta": 0.3})]  # fmt: skip
+        ("madmm", {"eta": GROWTH, "theta": 0.3}), ("dpadmm", {"eta": 0.5}),
+        ("dpladmm", {"eta": 0.5, "step": 1.0})]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "keys"), RUNS)
@@ -26,6 +29,22 @@ def test_without_noise_every_gradient_and_row_is_recovered(tmp_path, name, keys)
     assert found["scores"]["psnr_worst"] >= 100
     assert all(r["consistent"] for r in found["rows"].values())
     assert (found["recycled"] is None) == (count == 12)
+
+
+def test_what_l1_sets_to_zero_and_a_box_cuts_is_hidden_and_nothing_else():
+    params = dpladmm.Params(variant="none", rounds=3, eta=0.5, step=0.7)
+    rng = np.random.default_rng(1)
+    before, v = rng.normal(size=(2, 40))
+    f = Loss(Objective(kind="logistic"), rng.normal(size=(30, 40)), np.sign(rng.normal(size=30)))
+    agent = dpladmm.Agent(params, Data(f), 40, "n0", ["n1", "n3"])
+    agent.regularizer = Regularizer(l1=0.2, l2=0.3, box=0.5)
+    answer = agent.answer(v, 2, before)
+    where, g = gradient_told(agent, v, 2, before, answer)
+    hidden = (answer == 0) | (np.abs(answer) == 0.5)
+    assert np.any(answer == 0)
+    assert np.any(np.abs(answer) == 0.5)
+    assert np.array_equal(np.isnan(g), hidden)
+    assert np.allclose(g[~hidden], f.gradient(where)[~hidden], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("variant", ["guarded", "none"])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hushgrid.lab.studies.papers import recovered_images as study
+from hushgrid.lab.studies.problems.images import PATHS
 
 pytestmark = pytest.mark.runs
 
@@ -52,7 +53,7 @@ def test_images_by_path_are_read_and_recovered_at_their_own_size(tmp_path, monke
     place.write_bytes(bytes([0, 0, 8, 3]) + np.array(pixels.shape, ">u4").tobytes() + pixels.tobytes())
     head = bytes([0, 0, 8, 1]) + np.array([20], ">u4").tobytes()
     (tmp_path / "some-labels-idx1-ubyte").write_bytes(head + labels.tobytes())
-    for key in study.PATHS.values():
+    for key in PATHS.values():
         monkeypatch.delenv(key, raising=False)
     assert study.asked_by_path() == []
     monkeypatch.setenv("HUSHGRID_FASHION_MNIST", str(place))

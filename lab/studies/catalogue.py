@@ -48,13 +48,15 @@ STUDIES = {
         "papers.findings",
     ),
     "incremental": Study(
-        "I-ADMM, a token on a cycle: Figures 3 to 6, what the token reveals", "2 to 5", "papers.incremental_leak"
+        "I-ADMM, a token on a cycle: Figures 3 to 6, what the token reveals", "5 to 15", "papers.incremental_leak"
     ),
     "league": Study(
         "every data algorithm at one honest total epsilon, ranked by what a device holds", "20 to 120", "league"
     ),
     "dpp2-figures": Study(
-        "DPP2, rounds among neighbours: Figures 1 to 3 with the honest epsilon", "1 to 3", "papers.dpp2_figures"
+        "DPP2, rounds among neighbours: Figures 1 to 3 with the honest epsilon, Table I at one total",
+        "6 to 20",
+        "papers.dpp2_figures",
     ),
     "recal-rates": Study("RECAL, a token: the rate of Theorem 3 and the count (18), measured", "1", "recal_rates"),
     "dpp2-rates": Study("DPP2: the rates of Theorems 1 and 2, measured", "1 to 3", "dpp2_rates"),

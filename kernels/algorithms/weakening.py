@@ -90,8 +90,8 @@ def epsilon(p: Params, delta: float, d: int, weight: float, L: float, bend: floa
     total = moved = 0.0
     for k in range(1, p.rounds + 1):
         total += sqrt(d) * moved / p.scale(k)
-        step, kept = p.step / k**p.a, 1 - p.chi / k**p.b * weight
-        moved = max(abs(kept + step * bend), abs(kept - step * L)) * moved + step * delta
+        step, factor = p.step / k**p.a, 1 - p.chi / k**p.b * weight
+        moved = max(abs(factor + step * bend), abs(factor - step * L)) * moved + step * delta
     return total
 
 

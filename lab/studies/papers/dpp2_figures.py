@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from math import inf, nan
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from hushgrid.kernels.algorithms import diadsp, dmsp, dpp2, ppdc, privsgp, weakening
+from hushgrid.kernels.algorithms.base import Rounds
 from hushgrid.kernels.algorithms.mixing import metropolis
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Graph
@@ -29,7 +30,7 @@ from hushgrid.kernels.privacy.limits import mu_max
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.randomness import counter_generator
-from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.kernels.types import Document, Matrix, Vector
 from hushgrid.lab.benchmarks.rounds import OBJECTIVE, connected
 from hushgrid.lab.rollout.compiled import dpp2 as whole_dpp2
 from hushgrid.lab.rollout.machines import run_rounds
@@ -196,29 +197,29 @@ class AtOneTotal(Exact):
         return x + scale * self.draw.laplace(size=x.size)
 
 
-def sections(task: TotalTask, change: float, least: float, f: Loss) -> Any:
+def sections(task: TotalTask, change: float, least: float, f: Loss) -> Rounds:
     """The method's parameters. Its own noise is scaled so that epsilon is TOTAL: all of them go as 1/scale.
 
     change: how far a record moves a node's gradient. least: the smallest sum_j W_ij of a node. f: that of the largest
     L.
     """
-    K, step, own = task.answers, task.step, task.noise == "own"
-    common: dict[str, Any] = {"variant": "published" if own else "guarded", "rounds": K}
+    K, step, publishes = task.answers, task.step, task.noise == "own"
+    common: Document = {"variant": "published" if publishes else "guarded", "rounds": K}
     if task.method == "DPP2":
         keys = common | {"alpha": step, "beta": step / 2, "rho": 1.0}
-        if not own:
+        if not publishes:
             return dpp2.Params(**keys)
         keys |= {"eta": 0.5, "decay": 0.99}
         u = dpp2.epsilon(dpp2.Params(**keys, u_w=1.0, u_e=1.0), change, M, D) / TOTAL
         return dpp2.Params(**keys, u_w=u, u_e=u)
     if task.method == "DMSP":
         keys = common | {"c": step, "q": 0.99}
-        if not own:
+        if not publishes:
             return dmsp.Params(**keys)
         return dmsp.Params(**keys, p=0.995, b=dmsp.epsilon(dmsp.Params(**keys, p=0.995, b=1.0), change, D) / TOTAL)
     if task.method == "weakening factor":
         keys = common | {"step": step, "a": 0.9, "chi": 0.7, "b": 0.7}
-        if not own:
+        if not publishes:
             return weakening.Params(**keys)
         u = (
             weakening.epsilon(weakening.Params(**keys, u=1.0, s=0.1), change, D, least, f.L, -f.objective.convexity)
@@ -275,12 +276,12 @@ def honest(cells: Sequence[tuple[str, str]], steps: Sequence[float], n: int, ans
         return sum(worth[TotalTask(*cell, step, seed, n, answers)][1] for seed in TUNED_ON)
 
     best = {cell: min(steps, key=lambda step: least(cell, step)) for cell in cells}
-    shown = [TotalTask(*cell, best[cell], seed, n, answers) for cell in cells for seed in SHOWN]
-    found = dict(zip(shown, on_two(at_one_total, shown, lambda t: f"total: {t}"), strict=True))
+    last = [TotalTask(*cell, best[cell], seed, n, answers) for cell in cells for seed in SHOWN]
+    ended = dict(zip(last, on_two(at_one_total, last, lambda t: f"total: {t}"), strict=True))
     g = _gradients(problem(n)[0], zero := np.zeros((n, D)))
     rows: list[Sequence[str | float]] = []
     for cell in cells:
-        each = np.array([found[TotalTask(*cell, best[cell], seed, n, answers)] for seed in SHOWN])
+        each = np.array([ended[TotalTask(*cell, best[cell], seed, n, answers)] for seed in SHOWN])
         spread = each.std(axis=0, ddof=1)
         delta = DELTA if cell[1] == "gate" else 0.0
         rows.append((*cell, delta, best[cell], each[:, 0].mean(), spread[0], each[:, 1].mean(), spread[1]))

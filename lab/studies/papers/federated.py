@@ -70,8 +70,10 @@ class Images(Struct, forbid_unknown_fields=True, frozen=True):
     def data(self) -> Document:
         """The scenario's section."""
         path, name = str(Path(self.train).resolve()), Path(self.train).name
-        of = "idx" if IMAGES in name else "leaf" if ".json" in name else "csv"
-        return {of: path, "nodes": self.nodes, "normalize": "unit-rows"} | ({"pool": self.pool} if of == "idx" else {})
+        key = "idx" if IMAGES in name else "leaf" if ".json" in name else "csv"
+        return {key: path, "nodes": self.nodes, "normalize": "unit-rows"} | (
+            {"pool": self.pool} if key == "idx" else {}
+        )
 
 
 class Keys(Struct, forbid_unknown_fields=True, frozen=True):
@@ -262,8 +264,8 @@ def study(
     answers: int = ANSWERS,
 ) -> list[Page]:
     """Testing errors, and Figure 7 on the first ten seeds. `images`: [the digits that ship]."""
-    images, shown = images or Images(), range(seeds)
-    lines = on_two(measured, tasks(images, epsilons, shown, answers), lambda t: " ".join(map(str, t[1:6])))
+    images, each = images or Images(), range(seeds)
+    lines = on_two(measured, tasks(images, epsilons, each, answers), lambda t: " ".join(map(str, t[1:6])))
     table = Table("Testing error", COLUMNS, [row(line) for line in lines])
     errors = Page("federated-figures", [table], {"federated-figures.svg": picture(lines)})
-    return [errors, penalty(images, epsilons, shown[:10], (answers,))]
+    return [errors, penalty(images, epsilons, each[:10], (answers,))]

@@ -8,8 +8,8 @@ distance from x* over its own start's, and, beside it, the distance itself: a st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.randomness import counter_generator
-from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.kernels.types import Document, DocumentView, Matrix, Vector
 from hushgrid.lab.rollout.compiled import iadmm as whole_iadmm
 from hushgrid.lab.studies.baselines import coca, ipwadmm
 from hushgrid.lab.studies.common.study import Exact, Panel, Table, on_two, random_walk
@@ -75,7 +75,7 @@ class IncrementalTask(NamedTuple):
     eta: float
     method: str
     seed: int = 0
-    changed: tuple[tuple[str, Any], ...] = ()  #: keys of the method, in place of the paper's (`TRIED`)
+    changed: tuple[tuple[str, object], ...] = ()  #: keys of the method, in place of the paper's (`TRIED`)
 
 
 class Walked(NamedTuple):
@@ -105,7 +105,8 @@ def way(task: IncrementalTask) -> Curve:
     fs, setup = losses(task.kind, task.N, task.seed), PAPER[task.kind]
     graph = Network(kind="erdos-renyi", nodes=task.N, density=task.eta, seed=task.seed).build()
     star, K = optimum(fs, Regularizer()).x, VISITS * task.N
-    setup = setup._replace(**{key: value for key, value in task.changed if key in Setup._fields})
+    own_keys: Document = {key: value for key, value in task.changed if key in Setup._fields}
+    setup = setup._replace(**own_keys)
     if task.method in ("COCA", "IPW-ADMM"):
         return _other(task, [Exact(f) for f in fs], graph.neighbours, [f.L for f in fs], star, K)
     cycle = cyclic_route(graph).nodes
@@ -134,14 +135,15 @@ def _other(
     star: Vector,
     K: int,
 ) -> Curve:
-    update, tau, changed = PAPER[task.kind].update, PAPER[task.kind].tau, dict(task.changed)
+    update, tau = PAPER[task.kind].update, PAPER[task.kind].tau
+    changed: Document = dict(task.changed)
     every, counted = task.N // 4, changed.pop("counted", "")
     steps: Iterator[tuple[float, Matrix]]
     if task.method == "COCA":
-        rounds = coca.run(coca.Params(**{"rounds": VISITS, "update": update} | changed), gates, neighbours, P, L)
+        rounds = coca.run(coca.Params(**({"rounds": VISITS, "update": update} | changed)), gates, neighbours, P, L)
         steps = ((r.spoken if counted else r.sent, r.x) for r in rounds)
     else:
-        paper = {"rounds": K, "rho": 1.0, "tau": tau, "tokens": TOKENS, "update": update}
+        paper: Document = {"rounds": K, "rho": 1.0, "tau": tau, "tokens": TOKENS, "update": update}
         p = ipwadmm.Params(**paper | changed)
         activations = ipwadmm.run(p, gates, neighbours, P, counter_generator(task.seed, "IPW-ADMM", task.N))
         steps = ((a.sent / (p.tokens if counted else 1), a.x) for a in activations if a.sent % every == 0)
@@ -190,7 +192,7 @@ def accuracy(curves: dict[IncrementalTask, Curve]) -> Table:
 # --- IPW-ADMM and COCA: why so far behind? ---
 
 #: What is changed of the paper's c = alpha = 1, rho = .85 (COCA), and rho = 1, M = 25 (IPW-ADMM).
-TRIED: Sequence[tuple[str, str, Mapping[str, Any]]] = (
+TRIED: Sequence[tuple[str, str, DocumentView]] = (
     ("I-ADMM", "as printed", {}),
     ("I-ADMM", "rho = 1", {"rho": 1.0}),
     ("W-ADMM", "as printed", {}),

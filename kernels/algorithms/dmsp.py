@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -106,9 +106,9 @@ class Node(Mixing):
         weights: Mapping[str, float],
         size: int,
         name: str,
-        **pattern: Any,
+        report: int = 1,
     ) -> None:
-        super().__init__(gate, params.variant, weights, params.rounds, size, name, **pattern)
+        super().__init__(gate, params.variant, weights, params.rounds, size, name, report=report)
         self.params, self.box = params, Regularizer(box=regularizer.box)
         self.state = NodeState(x=np.zeros(size))
 

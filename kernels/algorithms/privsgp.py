@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -57,9 +57,9 @@ class Node(Mixing):
     state: NodeState
 
     def __init__(
-        self, params: Params, gate: NodeOracle, weights: Mapping[str, float], size: int, name: str, **pattern: Any
+        self, params: Params, gate: NodeOracle, weights: Mapping[str, float], size: int, name: str, report: int = 1
     ) -> None:
-        super().__init__(gate, params.variant, weights, params.rounds, size, name, **pattern)
+        super().__init__(gate, params.variant, weights, params.rounds, size, name, report=report)
         self.alpha, self.momentum = params.step_size, params.momentum or 0.0
         self.state = NodeState(x=np.zeros(size))
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -106,9 +106,9 @@ class Node(Mixing):
     state: NodeState
 
     def __init__(
-        self, params: Params, gate: NodeOracle, weights: Mapping[str, float], size: int, name: str, **pattern: Any
+        self, params: Params, gate: NodeOracle, weights: Mapping[str, float], size: int, name: str, report: int = 1
     ) -> None:
-        super().__init__(gate, params.variant, weights, params.rounds, size, name, **pattern)
+        super().__init__(gate, params.variant, weights, params.rounds, size, name, report=report)
         self.params = params
         self.state = NodeState(x=np.zeros(size))
 

@@ -140,8 +140,8 @@ def _other(
     every, counted = task.N // 4, changed.pop("counted", "")
     steps: Iterator[tuple[float, Matrix]]
     if task.method == "COCA":
-        changed = {"rounds": VISITS, "update": update} | changed
-        rounds = coca.run(coca.Params(**changed), gates, neighbours, P, L)
+        censored: Document = {"rounds": VISITS, "update": update}
+        rounds = coca.run(coca.Params(**(censored | changed)), gates, neighbours, P, L)
         steps = ((r.spoken if counted else r.sent, r.x) for r in rounds)
     else:
         paper: Document = {"rounds": K, "rho": 1.0, "tau": tau, "tokens": TOKENS, "update": update}

@@ -27,6 +27,11 @@ EXAMPLES: Mapping[str, Examples] = {
         "published": [{"alpha": 0.1, "decay": 0.9, "u_x": 0.1, "u_y": 0.1}],
         "none": [{"alpha": 0.1}],
     },
+    "dmsp": {
+        "guarded": [{"c": 2.0, "q": 0.95}],
+        "published": [{"c": 2.0, "q": 0.95, "b": 0.1, "p": 0.97}],
+        "none": [{"c": 2.0, "q": 0.95}],
+    },
     "dpadmm": {
         "guarded": [{"eta": 0.5, "perturb": "primal"}, {"eta": 0.5, "perturb": "dual"}],
         "published": [{"eta": 0.5, "perturb": "primal"}],
@@ -61,12 +66,18 @@ EXAMPLES: Mapping[str, Examples] = {
         "published": [{"eta": 0.5, "gamma": 0.5, "omega": 0.1, "decay": 0.9, "u_x": 0.1, "u_v": 0.1}],
         "none": [{"eta": 0.5, "gamma": 0.5, "omega": 0.1}],
     },
+    "privsgp": {"guarded": [{"step_size": 2.0}], "none": [{"step_size": 2.0}]},
     "radmm": alike({"eta": 0.5, "gamma": 0.2}),
     "sum": {"guarded": [{"rounds": 1}], "none": [{"rounds": 1}]},
     "wadmm": {
         "guarded": [{"rho": 1.0}, {"rho": 1.0, "update": "exact"}],
         "published": [{"rho": 1.0, "noise_sd": 0.1}],
         "none": [{"rho": 1.0}],
+    },
+    "weakening": {
+        "guarded": [{"step": 2.0, "a": 0.9, "chi": 0.7, "b": 0.7}],
+        "published": [{"step": 2.0, "a": 0.9, "chi": 0.7, "b": 0.7, "u": 0.1, "s": 0.1}],
+        "none": [{"step": 2.0, "a": 0.9, "chi": 0.7, "b": 0.7}],
     },
 }
 

@@ -99,9 +99,12 @@ _OUTPUT_NOISE = {
 }
 
 CLAIMS: Mapping[str, Claim] = {
-    **dict.fromkeys(("consensus-admm", "dgd", "extra", "fedavg", "fedprox", "gradient-tracking", "nids"), NONE),
+    **dict.fromkeys(
+        ("consensus-admm", "dgd", "extra", "fedavg", "fedprox", "gradient-tracking", "nids", "privsgp"), NONE
+    ),
     "admm": _RECYCLED._replace(holds="at the gate's price"),
     "diadsp": _reconstructed("diadsp", "both parts of a message, state and direction"),
+    "dmsp": _reconstructed("dmsp", "each message"),
     "dpadmm": _RECYCLED._replace(holds="per iteration alone; here the whole run's price"),
     "dpladmm": _RECYCLED._replace(holds="not examined: reconstructed"),
     "dpp2": Claim(
@@ -136,6 +139,11 @@ CLAIMS: Mapping[str, Claim] = {
     ),
     "sum": Claim("holds"),
     "wadmm": _TOKEN._replace(holds="none is made"),
+    "weakening": Claim(
+        "not examined: reconstructed",
+        _says("weakening: reconstructed; its noise is drawn in floating point, no epsilon is counted"),
+        lambda a, mode: "Each gradient is exact. Noise that grows was added to each message.",
+    ),
 }
 
 

@@ -12,6 +12,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--list", action="store_true", help="what of the papers is here: algorithms, theorems, tables and figures"
     )
     parser.add_argument(
+        "--set",
+        metavar="path.to.key=value",
+        action="append",
+        default=[],
+        help="change a key of a study (federated: images.train, .test, .classes, .nodes, .pool; answers; seeds)",
+    )
+    parser.add_argument(
         "--pages",
         metavar="DIR",
         nargs="?",
@@ -29,5 +36,5 @@ def main(options: argparse.Namespace) -> int:
     elif options.name is None:
         print(catalogue.listing())
     else:
-        catalogue.run(options.name, options.pages)
+        catalogue.run(options.name, options.pages, options.set)
     return 0

@@ -20,7 +20,8 @@ TUNED = {
     **dict.fromkeys(("diadsp", "recal"), "alpha"),
     **dict.fromkeys(("iadmm", "wadmm"), "rho"),
     **dict.fromkeys(("fedavg", "fedprox"), ""),
-    "dpladmm": "step",
+    **dict.fromkeys(("dpladmm", "weakening"), "step"),
+    "dmsp": "c",
 }
 
 

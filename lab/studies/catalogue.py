@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import asdict as fields_of
+
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.jit import MODE
+from hushgrid.kernels.types import Document
 from hushgrid.lab.benchmarks.common.measure import footer
+from hushgrid.node.schema.yaml_file import convert, set_path
 
 
 class Study(NamedTuple):
@@ -45,13 +50,15 @@ STUDIES = {
         "papers.findings",
     ),
     "incremental": Study(
-        "I-ADMM, a token on a cycle: Figures 3 to 6, what the token reveals", "2 to 5", "papers.incremental_leak"
+        "I-ADMM, a token on a cycle: Figures 3 to 6, what the token reveals", "5 to 15", "papers.incremental_leak"
     ),
     "league": Study(
         "every data algorithm at one honest total epsilon, ranked by what a device holds", "20 to 120", "league"
     ),
     "dpp2-figures": Study(
-        "DPP2, rounds among neighbours: Figures 1 to 3 with the honest epsilon", "1 to 3", "papers.dpp2_figures"
+        "DPP2, rounds among neighbours: Figures 1 to 3 with the honest epsilon, Table I at one total",
+        "6 to 20",
+        "papers.dpp2_figures",
     ),
     "recal-rates": Study("RECAL, a token: the rate of Theorem 3 and the count (18), measured", "1", "recal_rates"),
     "dpp2-rates": Study("DPP2: the rates of Theorems 1 and 2, measured", "1 to 3", "dpp2_rates"),
@@ -105,17 +112,23 @@ def _retired(name: str) -> str:
     return f"retired: docs/studies/{RETIRED[name]}.md is its page, commit {LAST_COMMIT} has its code"
 
 
-def run(name: str, folder: Path | None = None) -> None:
+def run(name: str, folder: Path | None = None, assignments: Sequence[str] = ()) -> None:
     """Repeat one study: its tables on stdout; with a folder, its pages, CSV files and pictures there.
 
-    Raises InputError if there is no such study, or if it is retired.
+    assignments: path.to.key=value, of a study that has `Keys`. Raises InputError if there is no such study or key, or
+    if the study is retired.
     """
     if name in RETIRED:
         raise InputError(f"study: found {name!r}, {_retired(name)}; expected one of {', '.join(STUDIES)}")
     if name not in STUDIES:
         raise InputError(f"study: found {name!r}, expected one of {', '.join(STUDIES)}")
     began = time.perf_counter()
-    pages = import_module(f"hushgrid.lab.studies.{STUDIES[name].module}").study()
+    module, changed = import_module(f"hushgrid.lab.studies.{STUDIES[name].module}"), Document()
+    for assignment in assignments:
+        set_path(changed, assignment)
+    if changed and not hasattr(module, "Keys"):
+        raise InputError(f"study: found --set {assignments[0]}, expected none ({name} has no keys)")
+    pages = module.study(**(fields_of(convert(changed, module.Keys, "study")) if changed else {}))
     seconds = time.perf_counter() - began
     if folder is None:
         print("\n".join(page.markdown() for page in pages))

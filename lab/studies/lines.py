@@ -30,6 +30,7 @@ RACES: Mapping[str, Sequence[Race]] = {
     "admm": [Race("ADMM", each("eta", 0.02, 0.06, 0.2, 0.6))],
     "dgd": [Race("DGD", each("step_size", 0.1, 0.3, 1.0, 2.0))],
     "diadsp": [Race("DiaDSP", each("alpha", 0.03, 0.1, 0.3, 1.0))],
+    "dmsp": [Race("DMSP", [{"c": c, "q": q} for c in (0.3, 1.0, 3.0) for q in (0.9, 0.99)])],
     "dpadmm": [Race("ADMM (primal perturbation)", each("eta", 0.02, 0.06, 0.2, 0.6), {"perturb": "primal"})],
     "dpladmm": [
         Race(
@@ -59,9 +60,11 @@ RACES: Mapping[str, Sequence[Race]] = {
     "ppdc": [
         Race("PPDC", [{"eta": e, "gamma": 0.8 / e, "omega": w / e} for e in (0.1, 0.3, 1.0, 2.0) for w in (0.3, 0.6)])
     ],
+    "privsgp": [Race("PrivSGP-VR", each("step_size", 0.1, 0.3, 1.0, 2.0))],
     "radmm": [Race("R-ADMM", [{"eta": eta, "gamma": c} for eta in (0.06, 0.2, 0.6) for c in (0.5, 2.0)])],
     "recal": [Race("RECAL, cycle", each("alpha", 0.1, 0.2, 0.38), {"walk": "hamiltonian"})],
     "wadmm": [Race("W-ADMM, first-order", each("rho", 0.4, 1.0, 2.5, 6.0), {"update": "first-order"})],
+    "weakening": [Race("weakening factor", each("step", 0.3, 1.0, 3.0), {"a": 0.9, "chi": 0.7, "b": 0.7})],
 }
 
 

@@ -37,13 +37,14 @@ class Params(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 class Round(NamedTuple):
     x: Matrix  #: (n, p) x_i after the round
     sent: int  #: vectors sent so far: one for each neighbour of a node that is not censored
+    spoken: int  #: times that a node was not censored so far: what it costs where all neighbours hear one message
 
 
 def run(
     params: Params, gates: Sequence[Oracle], neighbours: Sequence[Sequence[int]], size: int, L: Sequence[float] = ()
 ) -> Iterator[Round]:
     """Round by round from x = x^ = lambda = 0. `L` (n,) for the first-order update."""
-    n, c, sent = len(gates), params.c, 0
+    n, c, sent, spoken = len(gates), params.c, 0, 0
     x, received, lam = np.zeros((n, size)), np.zeros((n, size)), np.zeros((n, size))
     for k in range(1, params.rounds + 1):
         new = np.empty_like(x)
@@ -59,5 +60,5 @@ def run(
         for i in range(n):
             lam[i] = lam[i] + c * sum((received[i] - received[j] for j in neighbours[i]), np.zeros(size))
             sent += len(neighbours[i]) * int(informative[i])
-        x = new
-        yield Round(x, sent)
+        x, spoken = new, spoken + int(np.sum(informative))
+        yield Round(x, sent, spoken)

@@ -9,6 +9,7 @@ z^_im is token m as agent i last saw it. Where token m is:
     y_im+ = y_im + rho (z_m - x_i+)
     z_m+  = z_m + ((x_i+ - y_im+/rho) - u_im)/N,   u_im what agent i last put into token m: N z_m = sum_i u_im
 
+With `duals: shared` an agent has one dual y_i for all tokens, and knows the token that it has alone: l = m in the sum.
 With one token, tau = 0 and one choice this is W-ADMM. tau is taken to be the weight of the proximal term that a
 first-order step needs (the paper sets it where it takes (8), and 0 where it does not).
 """
@@ -35,6 +36,7 @@ class Params(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     tokens: Annotated[int, Meta(ge=1, le=10_000)] = 1  #: M
     choices: Annotated[int, Meta(ge=1, le=100)] = 2  #: neighbours drawn for a hop; the least visited of them is taken
     update: Literal["exact", "first-order"] = "exact"
+    duals: Literal["own", "shared"] = "own"
 
 
 class Activation(NamedTuple):
@@ -56,19 +58,21 @@ def run(
     N, M, rho, tau = len(gates), params.tokens, params.rho, params.tau
     x, z = np.zeros((N, size)), np.zeros((M, size))
     seen, y, u = (np.zeros((N, M, size)) for _ in range(3))
-    places, visits = [m % N for m in range(M)], [0] * N
+    places, visits, shared = [m % N for m in range(M)], [0] * N, params.duals == "shared"
+    penalty = rho if shared else M * rho
     for k in range(params.rounds):
         m = k % M
         i = places[m]
         visits[i] += 1
         seen[i, m] = z[m]
-        pull = np.sum(rho * seen[i] + y[i], axis=0) + tau * x[i]
+        j = 0 if shared else m
+        pull = (rho * z[m] + y[i, 0] if shared else np.sum(rho * seen[i] + y[i], axis=0)) + tau * x[i]
         if params.update == "exact":
-            x[i] = gates[i].exact_minimizer(-pull, M * rho + tau)
+            x[i] = gates[i].exact_minimizer(-pull, penalty + tau)
         else:
-            x[i] = (pull - gates[i].exact_gradient(x[i])) / (M * rho + tau)
-        y[i, m] = y[i, m] + rho * (z[m] - x[i])
-        new = x[i] - y[i, m] / rho
+            x[i] = (pull - gates[i].exact_gradient(x[i])) / (penalty + tau)
+        y[i, j] = y[i, j] + rho * (z[m] - x[i])
+        new = x[i] - y[i, j] / rho
         z[m] = z[m] + (new - u[i, m]) / N
         u[i, m] = new
         around = neighbours[i]

@@ -3,7 +3,8 @@ box.
 
 Ten nodes, softmax regression of images in unit rows, `scale: share`, one record replaced, Gaussian noise counted by GDP
 at delta 1e-5. Each setting is a scenario; its seeds are played by the machines and gates that runs have, without
-ledgers, and nothing was tuned on them. Images of other files: see `study`.
+ledgers, and nothing was tuned on them. Images of other files: `hushgrid study federated --set images.train=FILE`, see
+`Keys`.
 """
 
 from __future__ import annotations
@@ -12,26 +13,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import inf, nan
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from hushgrid import scenarios
 from hushgrid.broker.simulation.problems.records import RowSetup
+from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.star import Feasible
+from hushgrid.kernels.ranges import Classes, Count
 from hushgrid.kernels.types import Document, Vector
 from hushgrid.lab.rollout.machines import AllowAll, run_star
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.machines import machine_of, place
+from hushgrid.node.problems.records.images import IMAGES
 
 RUN = bytes(16)
-DATA = scenarios.FOLDER / "data"
+SHIPPED = tuple(str(scenarios.FOLDER / "data" / f"digits.{part}.csv.bz2") for part in ("trn", "tst"))
 NODES = 10
 DELTA = 1e-5
 EPSILONS = (1.0, 4.0, 10.0)  #: of the whole run, a node
-SEEDS = tuple(range(20))
+SEEDS = 20
 ANSWERS = 60  #: of a node, whatever E is
 PLAIN = 300  #: rounds without privacy
 SLACK, TIGHT = 10.0, 0.5  #: boxes: no entry of the optimum that is looked for is beyond the first
@@ -44,13 +50,38 @@ Mode = Literal["objective", "output", "output-projected"]
 MODES: tuple[Mode, ...] = ("objective", "output", "output-projected")
 
 
-class Images(NamedTuple):
-    """Where the images are: files of rows as `problem.data.csv` and `problem.test` read them."""
+class Images(Struct, forbid_unknown_fields=True, frozen=True):
+    """Where the images are, in formats that `problem.data` and `problem.test` read. Raises InputError if one file alone
+    is named.
+    """
 
-    train: str = str(DATA / "digits.trn.csv.bz2")
-    test: str = str(DATA / "digits.tst.csv.bz2")
-    classes: int = 10
-    nodes: int = NODES
+    #: IDX if images-idx3 is in its name (MNIST), LEAF's JSON if it ends so (FEMNIST), else CSV with the label last
+    train: str = SHIPPED[0]
+    test: str = SHIPPED[1]
+    classes: Classes = 10
+    nodes: Count = NODES  #: who share the rows; of LEAF's users the first so many
+    pool: Count = 1  #: IDX: squares of so many pixels a side are one number
+
+    def __post_init__(self) -> None:
+        if (self.train == SHIPPED[0]) != (self.test == SHIPPED[1]):
+            raise InputError("images: found one of train and test, expected both or none")
+
+    @property
+    def data(self) -> Document:
+        """The scenario's section."""
+        path, name = str(Path(self.train).resolve()), Path(self.train).name
+        key = "idx" if IMAGES in name else "leaf" if ".json" in name else "csv"
+        return {key: path, "nodes": self.nodes, "normalize": "unit-rows"} | (
+            {"pool": self.pool} if key == "idx" else {}
+        )
+
+
+class Keys(Struct, forbid_unknown_fields=True, frozen=True):
+    """What `--set` changes of the study. The steps stay those that were tuned for the digits that ship."""
+
+    images: Images = Images()
+    answers: Count = ANSWERS  #: of a node in the whole run: T with E = 1
+    seeds: Count = SEEDS
 
 
 class FederatedTask(NamedTuple):
@@ -90,8 +121,8 @@ def scenario(task: FederatedTask, seed: int) -> Document:
         "problem": {
             "kind": "softmax",
             "classes": images.classes,
-            "data": {"csv": images.train, "nodes": images.nodes, "normalize": "unit-rows"},
-            "test": images.test,
+            "data": images.data,
+            "test": str(Path(images.test).resolve()),
             "row_bound": 1.0,
             "scale": "share",
             "box": task.box,
@@ -137,16 +168,20 @@ def measured(task: FederatedTask) -> FederatedResult:
     return FederatedResult(task, error, single, average, float(outside.mean()))
 
 
-def tasks(images: Images, epsilons: Sequence[float], seeds: Sequence[int]) -> list[FederatedTask]:
+def tasks(
+    images: Images, epsilons: Sequence[float], seeds: Sequence[int], answers: int = ANSWERS
+) -> list[FederatedTask]:
     """Without privacy; E at one number of answers; (3.4) in both boxes; the rivals."""
     tasks_ = [FederatedTask(images, inf, PLAIN, 1, box, "objective", seeds) for box in (SLACK, TIGHT)]
     for epsilon in epsilons:
         for box in (SLACK, TIGHT):
             for mode in MODES if box == TIGHT else MODES[:2]:
-                tasks_.append(FederatedTask(images, epsilon, ANSWERS, 1, box, mode, seeds))
-        tasks_ += [FederatedTask(images, epsilon, ANSWERS // E, E, SLACK, "objective", seeds) for E in (3, 10)]
-        tasks_ += [FederatedTask(images, epsilon, ANSWERS, 5, SLACK, "objective", seeds)]
-        tasks_ += [FederatedTask(images, epsilon, ANSWERS // E, E, SLACK, "objective", seeds, "fedavg") for E in (1, 3)]
+                tasks_.append(FederatedTask(images, epsilon, answers, 1, box, mode, seeds))
+        tasks_ += [FederatedTask(images, epsilon, max(answers // E, 1), E, SLACK, "objective", seeds) for E in (3, 10)]
+        tasks_ += [FederatedTask(images, epsilon, answers, 5, SLACK, "objective", seeds)]
+        tasks_ += [
+            FederatedTask(images, epsilon, max(answers // E, 1), E, SLACK, "objective", seeds, "fedavg") for E in (1, 3)
+        ]
     return tasks_
 
 
@@ -225,12 +260,12 @@ def penalty(images: Images, epsilons: Sequence[float], seeds: Sequence[int], rou
 def study(
     images: Images | None = None,
     epsilons: Sequence[float] = EPSILONS,
-    seeds: Sequence[int] = SEEDS,
-    rounds: Sequence[int] = (ANSWERS,),
+    seeds: int = SEEDS,
+    answers: int = ANSWERS,
 ) -> list[Page]:
-    """Testing errors, and Figure 7 on the first ten seeds. `images`: other ones than the digits that ship, by path."""
-    images = images or Images()
-    lines = on_two(measured, tasks(images, epsilons, seeds), lambda t: " ".join(map(str, t[1:6])))
+    """Testing errors, and Figure 7 on the first ten seeds. `images`: [the digits that ship]."""
+    images, each = images or Images(), range(seeds)
+    lines = on_two(measured, tasks(images, epsilons, each, answers), lambda t: " ".join(map(str, t[1:6])))
     table = Table("Testing error", COLUMNS, [row(line) for line in lines])
     errors = Page("federated-figures", [table], {"federated-figures.svg": picture(lines)})
-    return [errors, penalty(images, epsilons, seeds[:10], rounds)]
+    return [errors, penalty(images, epsilons, each[:10], (answers,))]

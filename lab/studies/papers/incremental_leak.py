@@ -31,6 +31,7 @@ from hushgrid.lab.studies.papers.incremental import (
     incremental,
     losses,
     panels,
+    tried,
     way,
 )
 
@@ -229,4 +230,4 @@ def study(settings: Sequence[tuple[int, float]] = SETTINGS, games: int = 200) ->
         "incremental-leak.svg": chart("The gradients an eavesdropper hears", [gradients]),
         "incremental-estimates.svg": chart(guesses, estimates_panels(four)),
     }
-    return [Page("incremental-figures", [accuracy(curves), *tables(leaks, four)], pictures)]
+    return [Page("incremental-figures", [accuracy(curves), tried(settings[0]), *tables(leaks, four)], pictures)]

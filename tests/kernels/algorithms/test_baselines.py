@@ -43,8 +43,10 @@ def test_COCA_reaches_the_optimum_and_sends_less_than_without_a_censor(update):
         p = coca.Params(rounds=1000, alpha=alpha, rho=0.95, update=update)
         rounds = list(coca.run(p, [Data(f) for f in fs], graph.neighbours, 3, [f.L for f in fs]))
         assert max(distance(fs, PLAIN, x) for x in rounds[-1].x) <= 1e-10
+        assert rounds[-1].spoken * min(map(len, graph.neighbours)) <= rounds[-1].sent
         sent[alpha] = rounds[99].sent  # later x stands still, to the last bit, and nothing is sent
     assert sent[1.0] < sent[1e-300] == 100 * 2 * len(graph.edges)
+    assert rounds[99].spoken == 100 * graph.n
 
 
 @pytest.mark.parametrize("update", UPDATES)
@@ -61,10 +63,11 @@ def test_IPW_ADMM_with_one_token_and_one_choice_is_W_ADMM(update):
 
 
 @pytest.mark.runs
+@pytest.mark.parametrize("duals", ["own", "shared"])
 @pytest.mark.parametrize(("update", "tau"), [("exact", 0.0), ("first-order", 3.0)])
-def test_IPW_ADMM_reaches_the_optimum_with_every_token(update, tau):
+def test_IPW_ADMM_reaches_the_optimum_with_every_token(update, tau, duals):
     fs, graph = sensors(), network("geometric")
-    p = ipwadmm.Params(rounds=9_000, rho=1.0, tau=tau, tokens=4, update=update)
+    p = ipwadmm.Params(rounds=9_000, rho=1.0, tau=tau, tokens=4, update=update, duals=duals)
     *_, last = ipwadmm.run(p, [Data(f) for f in fs], graph.neighbours, 3, np.random.default_rng(3))
     assert max(distance(fs, PLAIN, z) for z in last.z) <= 1e-10
     assert last.sent == 9_000

@@ -5,6 +5,11 @@ from math import inf
 import numpy as np
 import pytest
 
+from hushgrid.kernels.algorithms import dmsp, dpp2, weakening
+from hushgrid.kernels.algorithms.mixing import metropolis
+from hushgrid.kernels.privacy.accounting import gdp_epsilon
+from hushgrid.kernels.privacy.limits import mu_max
+from hushgrid.lab.rollout.machines import run_rounds
 from hushgrid.lab.studies.papers import dpp2_figures
 
 
@@ -44,10 +49,44 @@ def test_the_papers_setting_claims_5e24_and_its_proof_no_less():
     assert dpp2_figures.claims(task(u=0.0)) == (inf, inf)
 
 
+# --- one total ---
+
+
+def test_the_gate_s_noise_of_all_answers_is_the_total_and_no_more():
+    """mu of K answers of mu/sqrt(K) each: sd = Delta sqrt(K)/mu, and mu-GDP is (TOTAL, DELTA)."""
+    fs, graph = dpp2_figures.problem(6)
+    mu = mu_max(dpp2_figures.TOTAL, dpp2_figures.DELTA)
+    assert gdp_epsilon(mu, dpp2_figures.DELTA) == pytest.approx(dpp2_figures.TOTAL, rel=1e-6)
+    task = dpp2_figures.TotalTask("DiaDSP", "gate", 0.01, 0, 6, 25)
+    nodes, _ = dpp2_figures._fleet(task, fs, graph, mu)
+    assert nodes[0].gate.sd == pytest.approx(2 * dpp2_figures.CLIP / dpp2_figures.ROWS * 5 / mu, rel=1e-9)
+    asked = []
+    nodes[0].gate.gradient = lambda x: asked.append(x) or np.zeros(x.size)
+    for _ in run_rounds(nodes):
+        pass
+    assert len(asked) == 25
+
+
+@pytest.mark.parametrize("method", ["DPP2", "DMSP", "weakening factor"])
+def test_a_method_s_own_noise_is_scaled_to_the_same_total(method):
+    fs, graph = dpp2_figures.problem(6)
+    change, least = fs[0].sensitivity(dpp2_figures.CLIP), min(sum(metropolis(graph, i)) for i in range(6))
+    p = dpp2_figures.sections(dpp2_figures.TotalTask(method, "own", 0.01, 0, 6, 25), change, least, fs[0])
+    total = {
+        "DPP2": lambda: dpp2.epsilon(p, change, dpp2_figures.M, dpp2_figures.D),
+        "DMSP": lambda: dmsp.epsilon(p, change, dpp2_figures.D),
+        "weakening factor": lambda: weakening.epsilon(
+            p, change, dpp2_figures.D, least, fs[0].L, -fs[0].objective.convexity
+        ),
+    }[method]()
+    assert total == pytest.approx(dpp2_figures.TOTAL, rel=1e-9)
+
+
 @pytest.mark.runs
 def test_the_page_has_a_table_a_figure(in_turn):
-    (page,) = dpp2_figures.study(n=6, rounds=20, rivalry=(0.5,))
-    assert len(page.tables) == 5
+    (page,) = dpp2_figures.study(n=6, rounds=20, rivalry=(0.5,), steps=(0.01, 0.1))
+    assert len(page.tables) == 6
+    assert [tuple(row[:2]) for row in page.tables[-1].rows] == [*dpp2_figures.CELLS, ("x = 0", "none")]
     assert "| 0.5 | PPDC |" in page.markdown()
     assert [row[0] for row in page.tables[2].rows] == [20, 40, 80, 160, 320]
     assert list(page.pictures) == ["dpp2-figures.svg"]

@@ -196,6 +196,27 @@ def test_communication_is_counted_to_the_first_time_an_error_is_reached():
 
 
 @pytest.mark.runs
+def test_what_was_tried_of_IPW_ADMM_and_COCA_is_a_line_each(short, monkeypatch):
+    """Counted otherwise a run is the same and costs less; a penalty of 10 instead of 1 is another run."""
+    monkeypatch.setattr(incremental, "on_two", lambda work, tasks, name: [work(task) for task in tasks])
+    table = incremental.tried((12, 0.5))
+    ends = {(method, what): row for method, what, *row in table.rows}
+    assert len(ends) == len(incremental.TRIED)
+    for method, otherwise in (
+        ("COCA", "a message that all neighbours hear counts once"),
+        ("IPW-ADMM", "25 hops at once count once"),
+    ):
+        assert ends[method, otherwise][0] == ends[method, "as printed"][0]
+    assert ends["IPW-ADMM", "rho = 10"][0] != ends["IPW-ADMM", "as printed"][0]
+    counted = [
+        incremental.way(incremental.IncrementalTask("ridge", 12, 0.5, "COCA", 0, c))
+        for c in ((), (("counted", "messages"),))
+    ]
+    assert np.array_equal(counted[0].distance, counted[1].distance)
+    assert counted[1].sent[-1] < counted[0].sent[-1] / 2
+
+
+@pytest.mark.runs
 def test_an_eavesdropper_hears_I_ADMM_at_once_and_PI_ADMM1_in_the_end(short):
     plain, hidden = (
         incremental_leak.leak(incremental.IncrementalTask("logistic", 12, 1.0, m), games=4)

@@ -15,7 +15,9 @@ from hushgrid.cli.main import main
 from hushgrid.cli.owner import doctor
 from hushgrid.cli.owner.findings import Place
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.config.coordinator import load_site
+from hushgrid.node.config.coordinator import load_coordinator, load_site
+from hushgrid.node.config.device import load_device
+from hushgrid.node.config.trust import credentials_of
 from tests.support.daemons.site_fleet import SCENARIO
 from tests.support.paths import DEPLOY
 
@@ -165,6 +167,52 @@ def test_each_kind_of_broker_says_what_ends_a_connection(kind):
 
 def test_the_brokers_own_certificate_is_not_revoked(fleet, capsys):
     assert "found the broker, expected a client" in fails(capsys, "revoke", fleet.path, "broker")
+
+
+# --- a fleet that trusts no broker ---
+
+
+@pytest.mark.parametrize(
+    ("scenario", "members"), [(DEPLOY / "scenario.yaml", ["z1", "z2", "z3"]), (DEPLOY / "ring/scenario.yaml", None)]
+)
+def test_trust_makes_the_files_of_every_end_with_it(tmp_path, scenario, members):
+    """Zones and rows: what each file names is there once the box has its certificate and its rows."""
+    init = ("init", tmp_path / "F", "--fleet", "demo", "--broker", URL, "--scenario", scenario, "--trust")
+    assert main(["fleet", *map(str, init), "--here", str(tmp_path / "certs")]) == 0
+    fleet = FleetDirectory(tmp_path / "F")
+    assert fleet.trust
+    names = fleet.members()
+    assert members in (None, names)
+    trusted = load_coordinator(fleet.path / "coordinator.yaml").trust
+    assert (trusted.ca, trusted.crl) == tuple(str(tmp_path / "certs" / file) for file in ("ca.crt", "crl.pem"))
+    for name in names:
+        box = fleet.box(name)
+        assert main(["fleet", "request", name, "--out", str(box)]) == 0
+        assert main(["fleet", "enrol", str(fleet.path), name, "--request", str(box / f"{name}.csr")]) == 0
+        config = load_device(box / f"{name}.yaml")
+        assert credentials_of(name, config.trust, config.tls, "a file").trust is not None
+    if members:
+        assert main(["check", str(fleet.box("z1") / "z1.yaml")]) == 0
+
+
+def test_every_box_has_the_list_of_revoked_that_the_broker_has(tmp_path, capsys):
+    init = ("init", tmp_path / "F", "--fleet", "demo", "--broker", URL, "--scenario", DEPLOY / "scenario.yaml")
+    assert main(["fleet", *map(str, init), "--trust"]) == 0
+    fleet = FleetDirectory(tmp_path / "F")
+    enrolled(fleet, tmp_path / "box", "z2")
+    capsys.readouterr()
+    assert main(["fleet", "revoke", str(fleet.path), "z2"]) == 0
+    assert f"{fleet.path}/crl.pem: to every end" in capsys.readouterr().out
+    lists = [fleet.path / "crl.pem", *(fleet.box(z) / "crl.pem" for z in fleet.members())]
+    assert {file.read_bytes() for file in lists} == {(fleet.path / "broker/crl.pem").read_bytes()}
+    assert len(revoked(fleet)) == 1
+
+
+def test_a_plan_that_no_device_could_consent_to_makes_no_directory(tmp_path, capsys):
+    (tmp_path / "scenario.yaml").write_text(SCENARIO.replace("corrupt: 0", "corrupt: 6"))
+    init = ("init", tmp_path / "F", "--fleet", "demo", "--broker", URL, "--scenario", tmp_path / "scenario.yaml")
+    fails(capsys, *init, "--trust")
+    assert not (tmp_path / "F").exists()
 
 
 # --- sites with a bridged broker ---

@@ -298,7 +298,7 @@ class FleetDirectory:
         self.give_authority(folder)
 
     def give_authority(self, folder: Path) -> None:
-        """Copies what an end knows the others by: the authority's certificate; without a trusted broker its list too."""
+        """Copies what an end knows the others by: the authority's certificate; if it trusts no broker, its list too."""
         for file in ("ca.crt", CRL) if self.trust else ("ca.crt",):
             shutil.copyfile(self.path / file, folder / file)
 

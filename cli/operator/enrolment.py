@@ -191,9 +191,10 @@ def _sign(options: argparse.Namespace) -> None:
         directory.renew(options.name, request, authority, options.now)
     directory.write_broker()
     path, ends = directory.path, directory.identity(options.name).newest.ends
+    beside = _beside(directory, options.name)
     print(
         f"key fingerprint {request.fingerprint}: is it the one that the box has shown?\n"
-        f"{path}/{options.name}.crt: {options.name}, until {ends:%Y-%m-%d}; to the box with {_beside(directory, options.name)}"
+        f"{path}/{options.name}.crt: {options.name}, until {ends:%Y-%m-%d}; to the box with {beside}"
     )
     if options.what == "renew" and options.now:
         tell_list(directory)

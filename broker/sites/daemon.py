@@ -8,12 +8,12 @@ loop.
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from math import inf
 from pathlib import Path
 
 from hushgrid.broker.coordinator.status import Reporter, Views
 from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.site import Site
+from hushgrid.broker.sites.two_links import Seat, TwoLinks
 from hushgrid.broker.sites.upper import SiteDevice, UpperMember
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.config.coordinator import SiteConfig
@@ -21,14 +21,12 @@ from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems import masking
 from hushgrid.node.problems.plan import RunPlan
-from hushgrid.node.runtime.event_loop import link_for, serve_all
+from hushgrid.node.runtime.event_loop import link_for
 from hushgrid.node.runtime.reporter import Reporter as DeviceReporter
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.schema.sections import AllowMasked
-from hushgrid.node.served import Served
 from hushgrid.node.transport.certificate import OwnCertificate, days_of
-from hushgrid.node.transport.link import Link
 from hushgrid.node.wire import COORDINATOR
 
 
@@ -61,13 +59,11 @@ class Service:
 
         self.reports_below, self.views = Reporter(config), Views(say)
         self.site = Site(UpperMember(SiteDevice(up.site, masks), up.fleet, above, say), self._begin)
-        self.link_above = link_for(self.site.upper, up.broker, up.tls, keepalive=up.keepalive)
-        self.reports_above = DeviceReporter(config, self.site.upper, self.link_above)
+        above = link_for(self.site.upper, up.broker, up.tls, keepalive=up.keepalive)
+        self.links = TwoLinks(self.site, Seat(self.site.upper, above), self._seat, self._told)
+        self.reports_above = DeviceReporter(config, self.site.upper, above)
         self.reports_above.certificate = OwnCertificate(up.tls)
         self.site.upper.days = lambda: days_of(up.tls)
-        self.link_below: Link | None = None
-        self.served: SiteCoordinator | None = None  #: the devices' coordinator that `link_below` is of
-        self._concluded: SiteCoordinator | None = None
         self._greeted = False
 
     def _begin(self, plan: RunPlan) -> SiteCoordinator:
@@ -84,55 +80,35 @@ class Service:
         self.reports_below.plans(lower)
         return lower
 
+    def _seat(self, lower: SiteCoordinator) -> Seat:
+        c = self.config
+        return Seat(lower, link_for(lower, c.broker, c.tls, keepalive=c.keepalive))
+
     def serve(self, signals: Signals) -> None:
-        """Both connections; anew when the devices have another coordinator."""
-        while not signals:
-            if self.site.lower is not self.served:
-                self._leave()
-                self.served = self.site.lower
-                if self.served is not None:
-                    c = self.config
-                    self.link_below = link_for(self.served, c.broker, c.tls, keepalive=c.keepalive)
-            pairs: list[tuple[Served, Link]] = [(self.site.upper, self.link_above)]
-            if self.served is not None and self.link_below is not None:
-                pairs.append((self.served, self.link_below))
-            serve_all(pairs, self._turn, signals, lambda: inf)
+        """Both connections, until somebody asks to end."""
+        self.links.serve(self._turn, signals)
 
     def _turn(self) -> bool:
-        """What goes from one end to the other, at every turn of the loop. Whether there is another coordinator below
-        now.
-        """
-        if not self._greeted and self.link_above.connects:
+        """What it says of itself at every turn of the loop."""
+        links = self.links
+        if not self._greeted and links.above.link.connects:
             self._greeted = True
             self.say(f"ready on {self.config.above.broker}, fleet {self.config.above.fleet}")
-        above, below = self.site.exchange()
-        self.link_above.send(above)
-        if self.site.lower is not self.served:
-            return True
-        lower = self.served
-        if lower is not None and self.link_below is not None:
-            self.link_below.send(below)
-            if lower.finished and lower is not self._concluded:
-                self._concluded = lower
-                lower.conclude()
-                self.reports_below.anew()
-                self.say(f"its devices' run {lower.run.hex()[:8]} {'stopped' if lower.error else 'done'}")
-            self.reports_below(lower, self.link_below)
-            self.views(lower, self.link_below)
+        if links.served is not None and links.below is not None:
+            self.reports_below(links.served, links.below.link)
+            self.views(links.served, links.below.link)
         self.reports_above()
         driver = self.site.upper.driver
         self.unit.shows(f"in run {driver.run.hex()[:8]}" if driver else "waits for a run")
         return False
 
-    def _leave(self) -> None:
-        if self.link_below is not None:
-            self.link_below.close(clear=(), forget=False)
-            self.link_below = None
+    def _told(self, lower: SiteCoordinator) -> None:
+        self.reports_below.anew()
+        self.say(f"its devices' run {lower.run.hex()[:8]} {'stopped' if lower.error else 'done'}")
 
     def close(self) -> None:
         """Both connections end, and both fleets are told."""
         self.reports_above.publish("off")
-        if self.served is not None and self.link_below is not None:
-            self.reports_below.publish(self.served, self.link_below, "off")
-        self._leave()
-        self.link_above.close(clear=(), forget=False)
+        if self.links.served is not None and self.links.below is not None:
+            self.reports_below.publish(self.links.served, self.links.below.link, "off")
+        self.links.close()

@@ -14,12 +14,17 @@ from hushgrid.broker.sites.upper import UpperMember
 from hushgrid.kernels.errors import HushgridError, InputError, Suspended
 from hushgrid.kernels.patterns.sites import SiteCentre, SiteMember, passed
 from hushgrid.node.problems.plan import RunPlan, decode_plan
-from hushgrid.node.wire import Publication
+from hushgrid.node.wire import COORDINATOR, Publication
 
 
 def fleet_of(fleet: str, site: str) -> str:
     """The name of the fleet of a site's devices; that of all without sites."""
     return f"{fleet}-{site}" if site else fleet
+
+
+def below_of(site: str) -> str:
+    """The name of the ledger of a site's coordinator towards its devices."""
+    return f"{site}-{COORDINATOR}"
 
 
 class Site:

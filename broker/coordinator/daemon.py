@@ -32,6 +32,7 @@ from hushgrid.node.config.trust import credentials_of
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Tests
+from hushgrid.node.problems.masking import numbers
 from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
 from hushgrid.node.problems.rolling import Periods
 from hushgrid.node.runtime.event_loop import POLL_S, link_for, reach, serve_all
@@ -88,7 +89,7 @@ def declared(config: CoordinatorConfig, path: str) -> Declared:
     if why := scenario.kind.on_devices(scenario.problem):
         raise InputError(f"{file}: {why}")
     plan = make_plan(scenario, problem, file)
-    members = list(plan.sites) or plan.nodes
+    members = plan.parties
     if config.members is not None and sorted(config.members) != sorted(members):
         raise InputError(
             f"{path}: members: found {', '.join(config.members)}, expected {', '.join(members)}, the "
@@ -100,11 +101,10 @@ def declared(config: CoordinatorConfig, path: str) -> Declared:
         raise InputError(f"{path}: standby: found it beside sites, expected none: a site goes on with no run again")
     if (periods := plan.kind.periods(plan.problem)) is not None:
         check_day(config, periods, path)
-    for key, value in (("run", config.run), ("quorum", config.quorum)):
-        if plan.sites and value is not None:
-            raise InputError(f"{path}: {key}: found a value, expected none: sites run when they are asked to (SIGUSR1)")
-    if config.quorum is not None and config.quorum > len(plan.nodes):
-        raise InputError(f"{path}: quorum: found {config.quorum}, expected at most {len(plan.nodes)}, the members")
+    if config.quorum is not None and config.quorum > len(members):
+        raise InputError(f"{path}: quorum: found {config.quorum}, expected at most {len(members)}, the members")
+    if config.quorum is not None and plan.sites and config.quorum < (m := numbers(plan).contributors):
+        raise InputError(f"{path}: quorum: found {config.quorum}, expected at least {m}, the fewest sites of a round")
     return Declared(scenario.kind.source(scenario.problem), plan, scenario.problem)
 
 

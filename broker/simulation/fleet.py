@@ -242,12 +242,12 @@ def site(run: Started, name: str, opened: dict[str, Ledger], *, buffered: bool) 
     """A site of the fleet in this process, with its two ledgers, which are among those `opened`."""
     setup, fleet, file = run.setup, run.setup.scenario.fleet, below_of(name)
 
-    def begin(plan: RunPlan) -> SiteCoordinator:
+    def begin(plan: RunPlan, among: list[str] | None) -> SiteCoordinator:
         source = setup.scenario.kind.source(setup.scenario.problem)
         if file in opened:  # of before a crash
             opened[file].close()
         below = opened[file] = run.ledgers.open(COORDINATOR, buffered=buffered, file=file)
-        return SiteCoordinator(name, fleet_of(fleet, name), plan, source, below)
+        return SiteCoordinator(name, fleet_of(fleet, name), plan, source, below, among=among)
 
     return Site(UpperMember(SiteDevice(name, setup.site_masks(name)), fleet, opened[name]), begin)
 

@@ -96,7 +96,7 @@ class Outcome(Struct, frozen=True):
 
 
 class Fleet:
-    """The processes of one run. `add` all of them, then `watch` until the coordinator has ended and sites have told it."""
+    """The processes of one run. `add` all of them, then `watch` until the coordinator has ended, and sites told it."""
 
     def __init__(self, directory: Path, sites: Sequence[str] = ()) -> None:
         self.directory, self.sites = directory, sites
@@ -298,9 +298,9 @@ def _site(child: Child, patience: float, *, again: bool) -> int:
 
         above, below = ledger(child.name, child.name), ledger(below_of(child.name), COORDINATOR)
 
-        def begin(plan: RunPlan) -> SiteCoordinator:
-            fleet = fleet_of(child.fleet, child.name)
-            return SiteCoordinator(child.name, fleet, plan, child.source, below, silent_s=child.silent_s)
+        def begin(plan: RunPlan, among: list[str] | None) -> SiteCoordinator:
+            place = child.name, fleet_of(child.fleet, child.name)
+            return SiteCoordinator(*place, plan, child.source, below, silent_s=child.silent_s, among=among)
 
         def seat(lower: SiteCoordinator) -> Seat:
             return Seat(lower, link_for(lower, child.below, passing_id=f"{COORDINATOR}-{child.client_id}"))

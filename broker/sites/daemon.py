@@ -59,23 +59,31 @@ class Service:
 
         self.reports_below, self.views = Reporter(config), Views(say)
         self.site = Site(UpperMember(SiteDevice(up.site, masks), up.fleet, above, say), self._begin)
-        above = link_for(self.site.upper, up.broker, up.tls, keepalive=up.keepalive)
-        self.links = TwoLinks(self.site, Seat(self.site.upper, above), self._seat, self._told)
-        self.reports_above = DeviceReporter(config, self.site.upper, above)
+        link = link_for(self.site.upper, up.broker, up.tls, keepalive=up.keepalive)
+        self.links = TwoLinks(self.site, Seat(self.site.upper, link), self._seat, self._told)
+        self.reports_above = DeviceReporter(config, self.site.upper, link)
         self.reports_above.certificate = OwnCertificate(up.tls)
         self.site.upper.days = lambda: days_of(up.tls)
         self._greeted = False
 
-    def _begin(self, plan: RunPlan) -> SiteCoordinator:
-        """The devices' coordinator for a run above. It waits for them, and says once who is missing."""
+    def _begin(self, plan: RunPlan, among: list[str] | None) -> SiteCoordinator:
+        """The devices' coordinator for a run above. It waits for them, and says who is missing: it goes on without
+        these if enough are there, else it waits on.
+        """
         c = self.config
 
         def missed(error: Stopped) -> None:
             self.say(Warned(f"{error}; still waiting"))
 
         lower = SiteCoordinator(
-            c.above.site, c.fleet, plan, "", self.below, wait_s=60.0, silent_s=c.silent_s, missed=missed
+            *(c.above.site, c.fleet, plan, "", self.below),
+            wait_s=c.wait_s,
+            silent_s=c.silent_s,
+            missed=missed,
+            among=among,
         )
+        if among is not None:
+            self.say(Warned(f"its devices' run is made of {', '.join(among)}"))
         lower.log = self.say
         self.reports_below.plans(lower)
         return lower

@@ -36,7 +36,7 @@ class TwoLinks:
         self.site, self.above, self._make, self._told = site, above, below, told
         self.below: Seat | None = None
         self.served: SiteCoordinator | None = None  #: the devices' coordinator that `below` is of
-        self._concluded: SiteCoordinator | None = None
+        self._heard: SiteCoordinator | None = None  #: of whose end was told last
 
     def serve(
         self,
@@ -72,10 +72,9 @@ class TwoLinks:
         lower = self.served
         if lower is not None and self.below is not None:
             self.below.link.send(self.below.seal(below))
-            if lower.finished and lower is not self._concluded:
-                self._concluded = lower
-                lower.conclude()
-                self._told(lower)
+        if (concluded := self.site.concluded) is not self._heard and concluded is not None:
+            self._heard = concluded
+            self._told(concluded)
         return False
 
     def leave(self) -> None:

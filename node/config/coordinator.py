@@ -131,6 +131,7 @@ class SiteConfig(Section, frozen=True, kw_only=True):
     #: its owner knows that the broker is reached without encryption over a network (mqtt:// to another machine)
     broker_in_clear: bool = False
     keepalive: Keepalive = 60  #: without a word for 1.5 times as long, the broker takes it for dead
+    wait_s: Seconds = 60.0  #: for all devices to be there; then a run is made of those who are, if the plan allows it
     silent_s: Seconds = 10.0  #: a device that says nothing for so long is done without, if the plan allows for it
     state: str  #: a directory of its own: two ledgers
     above: Above  #: the fleet of sites

@@ -46,16 +46,19 @@ silent_s: {silent}
 class SiteFleet:
     """All of it in `directory`, on mosquitto with TLS."""
 
-    def __init__(self, directory: Path, program: Path, stack, scenario: str = SCENARIO, honest: int = 4) -> None:
-        self.certs = directory / "certs"
-        certificates(self.certs, "coordinator", WATCH, *SITES, *DEVICES)
+    def __init__(
+        self, directory: Path, program: Path, stack, scenario: str = SCENARIO, honest: int = 4, nodes=SITES
+    ) -> None:
+        """nodes: the devices of each site."""
+        self.certs, self.nodes = directory / "certs", nodes
+        certificates(self.certs, "coordinator", WATCH, *nodes, *DEVICES)
         self.above = self._fleet(directory / "above", program, stack)
-        self.sites = {site: self._fleet(directory / site, program, stack) for site in SITES}
+        self.sites = {site: self._fleet(directory / site, program, stack) for site in nodes}
         (self.above.directory / "scenario.yaml").write_text(scenario)
         text = COORDINATOR.format(fleet="taps", url=self.above.url, certs=self.certs, silent=60)
         (self.above.directory / "coordinator.yaml").write_text(text + "scenario: scenario.yaml\n")
-        for site, nodes in SITES.items():
-            self._site(site, nodes, honest)
+        for site, names in nodes.items():
+            self._site(site, names, honest)
 
     def _fleet(self, directory: Path, program: Path, stack) -> Fleet:
         port = free_port()
@@ -67,6 +70,14 @@ class SiteFleet:
         broker(fleet, program, "mosquitto.conf", "8883", f"{port} 127.0.0.1")
         return fleet
 
+    def schedule(self, keys: str) -> None:
+        """The fleet above runs by itself, and nobody is waited for long. keys: more of its coordinator's file."""
+        path = self.above.directory / "coordinator.yaml"
+        path.write_text(path.read_text().replace("silent_s: 60", "silent_s: 8") + keys)
+        for fleet in self.sites.values():
+            path = fleet.directory / "coordinator.yaml"
+            path.write_text(path.read_text().replace("silent_s: 5", "silent_s: 2\nwait_s: 1"))
+
     def _peers(self, names) -> str:
         return ", ".join(fingerprint(self.certs / f"{name}.crt") for name in names)
 
@@ -75,7 +86,7 @@ class SiteFleet:
         above = (
             f"above:\n  site: {site}\n  fleet: taps\n  broker: {self.above.url}\n"
             f"  tls: {{ca: {certs}/ca.crt, cert: {certs}/{site}.crt, key: {certs}/{site}.key}}\n"
-            f"  peers: [{self._peers(SITES)}]\n"
+            f"  peers: [{self._peers(self.nodes)}]\n"
         )
         text = COORDINATOR.format(fleet=f"taps-{site}", url=fleet.url, certs=certs, silent=5)
         (fleet.directory / "coordinator.yaml").write_text(text + above)
@@ -103,10 +114,10 @@ class SiteFleet:
         return daemon
 
     def device(self, name: str) -> Daemon:
-        return next(self.sites[site] for site, nodes in SITES.items() if name in nodes).node(name)
+        return next(self.sites[site] for site, nodes in self.nodes.items() if name in nodes).node(name)
 
     def ledger(self, name: str) -> Path:
-        site = next(site for site, nodes in SITES.items() if name in nodes)
+        site = next(site for site, nodes in self.nodes.items() if name in nodes)
         return self.sites[site].directory / "nodes" / "lib" / name / f"{name}.ledger"
 
     def site_ledger(self, site: str) -> Path:

@@ -95,8 +95,6 @@ def declared(config: CoordinatorConfig, path: str) -> Declared:
             f"{path}: members: found {', '.join(config.members)}, expected {', '.join(members)}, the "
             f"{'sites' if plan.sites else 'nodes'} of {file}"
         )
-    if plan.sites and config.trust is not None:
-        raise InputError(f"{path}: trust: found it beside sites, expected none: what a site says is not sealed")
     if plan.sites and config.standby is not None:
         raise InputError(f"{path}: standby: found it beside sites, expected none: a site goes on with no run again")
     if (periods := plan.kind.periods(plan.problem)) is not None:
@@ -169,7 +167,7 @@ class Service:
         self.unit, self.reporter, self.views = Unit(), Reporter(config), Views(_say)
         self.began = system.machine.wall()
         self.begins = True  #: whether a run is made as it starts
-        self.credentials = credentials_of(COORDINATOR, config.trust, config.tls, path, public.plan.nodes)
+        self.credentials = credentials_of(COORDINATOR, config.trust, config.tls, path, public.plan.parties)
         self._guard: Guarded | None = None  #: of the coordinator that it has now
         self.replicated: Replicated | None = None  #: the coordinator of now, if there is a standby
         self._missing = ""  #: who was said not to be there

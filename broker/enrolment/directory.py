@@ -50,6 +50,7 @@ from hushgrid.node.config.brokers import with_servers
 from hushgrid.node.config.scenario import Scenario, load_scenario
 from hushgrid.node.config.watch import WATCH
 from hushgrid.node.durable import write_file
+from hushgrid.node.masks.identity import fingerprint as pinned
 from hushgrid.node.schema.sections import Section
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 from hushgrid.node.transport.connect import parse_urls, split
@@ -182,6 +183,11 @@ class FleetDirectory:
     def members(self) -> list[str]:
         """As `members_of`."""
         return members_of(self.scenario(), str(self.scenario_file), self.site)
+
+    @property
+    def of_sites(self) -> bool:
+        """Whether its members are sites."""
+        return not self.site and self.members() != self.scenario().kind.public(self.scenario(), "").nodes
 
     def is_out(self, name: str) -> bool:
         """Whether a name has been put out, and not been enrolled again."""
@@ -320,23 +326,29 @@ class FleetDirectory:
             write_file(self.path / f"{name}.yaml", text.encode())
 
     def write_site(self, above: FleetDirectory, certs: Path | None = None) -> None:
-        """coordinator.yaml of a site: a member of the fleet `above`, which believes the other sites by that fleet's
-        authority. `certs`: as `write_coordinator`.
+        """coordinator.yaml of a site: a member of the fleet `above`, which believes the other sites by their
+        certificates of now. `certs`: as `write_coordinator`.
         """
         folder, site = Path("certs") if certs is None else certs.resolve(), self.site
-        shutil.copyfile(above.path / "ca.crt", (self.path if certs is None else folder) / ABOVE)
+        here = self.path if certs is None else folder
+        shutil.copyfile(above.path / "ca.crt", here / ABOVE)
+        if above.trust:
+            shutil.copyfile(above.path / CRL, here / f"above-{CRL}")
+        peers = [pinned(above.certificate(name).public_bytes(Encoding.DER)) for name in above.members()]
         lines = [
             f"# The coordinator of {site}. {site}.crt and {ABOVE} are of the fleet {above.fleet}.",
             f"fleet: {self.fleet}",
             f"broker: {_written(self.broker)}",
             f"tls: {{ca: {folder}/ca.crt, cert: {folder}/{COORDINATOR}.crt, key: {folder}/{COORDINATOR}.key}}",
             "state: /var/lib/hushgrid/coordinator",
+            *([f"trust: {{ca: {folder}/ca.crt, crl: {folder}/{CRL}}}"] if self.trust else []),
             "above:",
             f"  site: {site}",
             f"  fleet: {above.fleet}",
             f"  broker: {_written(above.broker)}",
             f"  tls: {{ca: {folder}/{ABOVE}, cert: {folder}/{site}.crt, key: {folder}/{site}.key}}",
-            f"  ca: {folder}/{ABOVE}",
+            f"  peers: [{', '.join(peers)}]",
+            *([f"  trust: {{ca: {folder}/{ABOVE}, crl: {folder}/above-{CRL}}}"] if above.trust else []),
         ]
         write_file(self.path / f"{COORDINATOR}.yaml", "".join(f"{line}\n" for line in lines).encode())
 

@@ -7,8 +7,10 @@ loop.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hushgrid.broker.coordinator.status import Reporter, Views
 from hushgrid.broker.sites.lower import SiteCoordinator
@@ -17,17 +19,23 @@ from hushgrid.broker.sites.two_links import Seat, TwoLinks
 from hushgrid.broker.sites.upper import SiteDevice, UpperMember
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.config.coordinator import SiteConfig
+from hushgrid.node.config.trust import credentials_of
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems import masking
 from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.event_loop import link_for
 from hushgrid.node.runtime.reporter import Reporter as DeviceReporter
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.schema.sections import AllowMasked
 from hushgrid.node.transport.certificate import OwnCertificate, days_of
+from hushgrid.node.transport.link import Link
 from hushgrid.node.wire import COORDINATOR
+
+if TYPE_CHECKING:
+    from hushgrid.node.trust.files import Credentials
 
 
 def main(config: SiteConfig, signals: Signals) -> int:
@@ -46,6 +54,16 @@ def main(config: SiteConfig, signals: Signals) -> int:
     return 0
 
 
+def guarded(end: Endpoint, link: Link, credentials: Credentials | None, peers: Callable[[], Collection[str]]) -> Seat:
+    """The end behind its guard; as it is, if its broker is trusted."""
+    if credentials is None:
+        return Seat(end, link)
+    from hushgrid.node.trust.guarded import Guarded
+
+    guard = Guarded(end, credentials, peers)
+    return Seat(guard, link, guard.seal)
+
+
 class Service:
     """A site while it runs."""
 
@@ -60,7 +78,11 @@ class Service:
         self.reports_below, self.views = Reporter(config), Views(say)
         self.site = Site(UpperMember(SiteDevice(up.site, masks), up.fleet, above, say), self._begin)
         link = link_for(self.site.upper, up.broker, up.tls, keepalive=up.keepalive)
-        self.links = TwoLinks(self.site, Seat(self.site.upper, link), self._seat, self._told)
+        member = self.site.upper
+        trust_above = credentials_of(up.site, up.trust, up.tls, "above")
+        self.credentials = credentials_of(COORDINATOR, config.trust, config.tls, "a site's file", ())
+        seat = guarded(member, link, trust_above, lambda: member.peers)
+        self.links = TwoLinks(self.site, seat, self._seat, self._told)
         self.reports_above = DeviceReporter(config, self.site.upper, link)
         self.reports_above.certificate = OwnCertificate(up.tls)
         self.site.upper.days = lambda: days_of(up.tls)
@@ -90,7 +112,8 @@ class Service:
 
     def _seat(self, lower: SiteCoordinator) -> Seat:
         c = self.config
-        return Seat(lower, link_for(lower, c.broker, c.tls, keepalive=c.keepalive))
+        link = link_for(lower, c.broker, c.tls, keepalive=c.keepalive)
+        return guarded(lower, link, self.credentials, lambda: lower.names)
 
     def serve(self, signals: Signals) -> None:
         """Both connections, until somebody asks to end."""

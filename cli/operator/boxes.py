@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def write_all(directory: FleetDirectory) -> None:
-    """A folder DIR/NAME for each member of a fleet, as its scenario has it; of rows the data are to be DIR/NAME.npz."""
+    """A folder DIR/NAME for each device of a fleet, as its scenario has it; of rows the data are to be NAME.npz there.
+    A fleet of sites has none.
+    """
+    if directory.of_sites:
+        return
     from hushgrid.broker.enrolment.changes import is_zones, zones_in
 
     zones = zones_in(directory.scenario_file)[0] if is_zones(directory.scenario_file) else {}

@@ -119,6 +119,11 @@ def _init(options: argparse.Namespace) -> None:
     )
     if above is not None and options.site not in (there := above.members()):
         raise InputError(f"--site: found {options.site}, expected one of {', '.join(there)} ({above.path})")
+    if above is not None and (missing := [site for site in above.members() if site not in above.identities]):
+        raise InputError(
+            f"--above: found no certificate of {', '.join(missing)} in {above.path}, expected one of each site: "
+            f"they know each other by them (hushgrid fleet enrol {above.path} {missing[0]})"
+        )
     if above is not None and same_broker(file.broker, above.broker):
         raise InputError(f"--broker: found that of {above.path}, expected another: it would see the site's sums")
     if options.trust:
@@ -156,9 +161,7 @@ def _check_plan(file: Path) -> None:
     from hushgrid.node.config.scenario import load_scenario
 
     scenario = load_scenario(file)
-    plan = make_plan(scenario, scenario.kind.public(scenario, str(file)), str(file))
-    if plan.sites:
-        raise InputError(f"--trust: found sites in {file}, expected none: what a site says is not sealed")
+    make_plan(scenario, scenario.kind.public(scenario, str(file)), str(file))
 
 
 def _show_request(made: Request, folder: Path) -> None:

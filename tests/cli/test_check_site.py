@@ -110,7 +110,7 @@ def test_a_quorum_of_sites_is_no_smaller_than_the_plans(hushgrid, tmp_path, quor
     how = "masked: {corrupt: 0, sites: {number: 3, contributors: 2}}"
     (tmp_path / "s.yaml").write_text(SCENARIO.replace("masked: {corrupt: 0, sites: {number: 2}}", how))
     centre = {"fleet": "taps", "broker": "mqtt://localhost", "scenario": "s.yaml", "state": "state"}
-    schedule = {"run": {"every": "15m"}, "wait_s": 10, "quorum": quorum}
+    schedule = {"run": {"every": "15min"}, "wait_s": 10, "quorum": quorum}
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(centre | schedule))
     refused = hushgrid("check", tmp_path / "c.yaml")
     assert (refused.code, refused.out) == (2, "")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from hushgrid.broker.enrolment import authority
@@ -18,6 +19,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.coordinator import load_coordinator, load_site
 from hushgrid.node.config.device import load_device
 from hushgrid.node.config.trust import credentials_of
+from hushgrid.node.masks import identity
 from tests.support.daemons.site_fleet import SCENARIO
 from tests.support.paths import DEPLOY
 
@@ -264,21 +266,49 @@ def test_bridges_are_mosquittos(tmp_path, bridged, capsys):
 # --- sites ---
 
 
+def test_the_generated_file_of_a_site_is_one_that_its_coordinator_takes(tmp_path, capsys):
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    common, here = ["--scenario", str(tmp_path / "scenario.yaml"), "--trust"], tmp_path / "certs"
+    assert main(["fleet", "init", str(tmp_path / "top"), "--fleet", "taps", "--broker", URL, *common]) == 0
+    above = FleetDirectory(tmp_path / "top")
+    for name in ("s1", "s2"):
+        enrolled(above, here, name)
+    above.hand_over("s1", here)
+    site = ["--broker", "mqtts://site1.example", "--site", "s1", "--above", str(above.path), "--here", str(here)]
+    assert main(["fleet", "init", str(tmp_path / "low"), "--fleet", "taps-s1", *site, *common]) == 0
+    capsys.readouterr()
+    assert main(["check", str(tmp_path / "low/coordinator.yaml")]) == 0
+    said = capsys.readouterr().out
+    assert f"towards the fleet taps, trust: only messages count that are sealed in this session by whom {here}" in said
+    assert "above-crl.pem revokes" in said
+
+
 def test_the_fleet_of_sites_and_a_fleet_a_site_are_made_from_one_scenario(tmp_path, capsys):
     """The coordinator of a site has the files of both: its own fleet's, and its certificate in the fleet above."""
     (tmp_path / "scenario.yaml").write_text(SCENARIO)
     common = ["--scenario", str(tmp_path / "scenario.yaml")]
     top, low, other = (str(tmp_path / name) for name in ("top", "s1", "other"))
-    assert main(["fleet", "init", top, "--fleet", "taps", "--broker", URL, *common]) == 0
-    assert FleetDirectory(Path(top)).members() == ["s1", "s2"]
+    assert main(["fleet", "init", top, "--fleet", "taps", "--broker", URL, *common, "--trust"]) == 0
+    above = FleetDirectory(Path(top))
+    assert above.members() == ["s1", "s2"]
+    assert not above.box("s1").exists()
     init = ["fleet", "init", low, "--fleet", "taps-s1", *common]
     site = [*init, "--broker", "mqtts://site1.example:8883", "--site", "s1"]
-    assert main([*site, "--above", top]) == 0
+    assert main([*site, "--above", top]) == 2
+    assert "--above: found no certificate of s1, s2 in" in capsys.readouterr().err
+    assert not Path(low).exists()
+    for name in ("s1", "s2"):
+        enrolled(above, tmp_path / "keys", name)
+    assert main([*site, "--above", top, "--trust"]) == 0
     fleet = FleetDirectory(Path(low))
     assert fleet.members() == fleet.access().devices == ["n0", "n1", "n2"]
     config = load_site(fleet.path / "coordinator.yaml")
     assert (config.fleet, config.above.fleet, config.above.site, config.above.broker) == ("taps-s1", "taps", "s1", URL)
-    assert config.above.ca == str(fleet.path / "certs/above-ca.crt")
+    pins = [identity.fingerprint(above.certificate(s).public_bytes(Encoding.DER)) for s in ("s1", "s2")]
+    assert list(config.above.peers) == pins
+    assert config.trust.crl == str(fleet.path / "certs/crl.pem")
+    assert config.above.trust.crl == str(fleet.path / "certs/above-crl.pem")
+    assert load_device(fleet.box("n0") / "n0.yaml").trust is not None
     assert (fleet.path / "above-ca.crt").read_bytes() == (Path(top) / "ca.crt").read_bytes()
     capsys.readouterr()
     for wrong, words in (

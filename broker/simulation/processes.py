@@ -309,11 +309,11 @@ def _site(child: Child, patience: float, *, again: bool) -> int:
         link = link_for(site.upper, child.broker, passing_id=child.client_id)
         links = TwoLinks(site, Seat(site.upper, link), seat)
         stack.callback(links.close)
-        told = Path(child.trace) / f"{child.name}{TOLD}"
+        file = Path(child.trace) / f"{child.name}{TOLD}"
 
         def over() -> bool:
-            if site.finished and (site.upper.finished or again) and not told.exists() and above.runs.last() is not None:
-                told.touch()
+            if site.finished and (site.upper.finished or again) and not file.exists() and above.runs.last() is not None:
+                file.touch()
             return False
 
         if reach(link, signals, patience):

@@ -24,16 +24,16 @@ class Seat(NamedTuple):
 
 
 class TwoLinks:
-    """`below` makes the connection of a coordinator of its devices; `told` hears once that their run is over."""
+    """`below` makes the connection of a coordinator of its devices; `ended` hears once that their run is over."""
 
     def __init__(
         self,
         site: Site,
         above: Seat,
         below: Callable[[SiteCoordinator], Seat],
-        told: Callable[[SiteCoordinator], None] = lambda _: None,
+        ended: Callable[[SiteCoordinator], None] = lambda _: None,
     ) -> None:
-        self.site, self.above, self._make, self._told = site, above, below, told
+        self.site, self.above, self._make, self._on_end = site, above, below, ended
         self.below: Seat | None = None
         self.served: SiteCoordinator | None = None  #: the devices' coordinator that `below` is of
         self._heard: SiteCoordinator | None = None  #: of whose end was told last
@@ -74,7 +74,7 @@ class TwoLinks:
             self.below.link.send(self.below.seal(below))
         if (concluded := self.site.concluded) is not self._heard and concluded is not None:
             self._heard = concluded
-            self._told(concluded)
+            self._on_end(concluded)
         return False
 
     def leave(self) -> None:

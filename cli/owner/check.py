@@ -163,8 +163,8 @@ def _site(path: Path) -> str:
         f"{above.fleet} on {above.broker}: it adds no noise and has no budget"
     )
     whose = (("its devices", config.trust), (f"the fleet {above.fleet}", above.trust))
-    words = [f"towards {who}, {line}" for who, t in whose for line in trust_words(t)]
-    return "\n  ".join([first, *_in_clear(config.broker, above.broker), *words, *_certificate(above.tls)])
+    trusted = [f"towards {who}, {line}" for who, t in whose for line in trust_words(t)]
+    return "\n  ".join([first, *_in_clear(config.broker, above.broker), *trusted, *_certificate(above.tls)])
 
 
 def _in_clear(*brokers: str) -> list[str]:

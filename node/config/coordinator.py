@@ -172,8 +172,8 @@ def load_site(path: Path) -> SiteConfig:
 
     tls = near_tls(above.tls, path)
     assert tls is not None
-    own = {"ca": absolute(above.ca), "crl": absolute(above.crl), "trust": near_trust(above.trust, path)}
-    above = msgspec.structs.replace(above, tls=tls, **own)
+    paths = {"ca": absolute(above.ca), "crl": absolute(above.crl), "trust": near_trust(above.trust, path)}
+    above = msgspec.structs.replace(above, tls=tls, **paths)
     above.believed  # noqa: B018  (raises InputError)
     state = str((path.parent / config.state).resolve())
     trust = near_trust(config.trust, path)

@@ -52,7 +52,8 @@ class Coordinator(Endpoint, Pattern):
         missed: Callable[[Stopped], None] | None = None,
         fewer: Fewer | None = None,
     ) -> None:
-        """`wait_s`: for all members to be connected; then `missed` is told who is not, and it waits on. None: it ends.
+        """`wait_s`: for all members to be connected; then `missed` is told who is not, and it waits on. None, or if
+        there may be a run of those who are: it ends.
 
         `silent_s`: of a member's silence before the run is stopped.
         `resumes`: if a run of this plan was stopped by silence, go on with it instead of beginning a new one.
@@ -268,7 +269,7 @@ class Coordinator(Endpoint, Pattern):
         away = [m for m in waiting if m not in members.refusals]
         since = f"not there after {until - max(self._began or 0.0, self.silence.fresh):g} s, expected a birth"
         error = Stopped(f"{', '.join(away)} {since}")
-        if self.missed is None:
+        if self.missed is None or members.enough:
             return self._finish(members.refusal(error if away else None) if members.refusals else error)
         self._began = now
         self.missed(error)

@@ -32,6 +32,7 @@ from hushgrid.node.config.trust import credentials_of
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Tests
+from hushgrid.node.problems.masking import numbers
 from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
 from hushgrid.node.problems.rolling import Periods
 from hushgrid.node.runtime.event_loop import POLL_S, link_for, reach, serve_all
@@ -88,23 +89,20 @@ def declared(config: CoordinatorConfig, path: str) -> Declared:
     if why := scenario.kind.on_devices(scenario.problem):
         raise InputError(f"{file}: {why}")
     plan = make_plan(scenario, problem, file)
-    members = list(plan.sites) or plan.nodes
+    members = plan.parties
     if config.members is not None and sorted(config.members) != sorted(members):
         raise InputError(
             f"{path}: members: found {', '.join(config.members)}, expected {', '.join(members)}, the "
             f"{'sites' if plan.sites else 'nodes'} of {file}"
         )
-    if plan.sites and config.trust is not None:
-        raise InputError(f"{path}: trust: found it beside sites, expected none: what a site says is not sealed")
     if plan.sites and config.standby is not None:
         raise InputError(f"{path}: standby: found it beside sites, expected none: a site goes on with no run again")
     if (periods := plan.kind.periods(plan.problem)) is not None:
         check_day(config, periods, path)
-    for key, value in (("run", config.run), ("quorum", config.quorum)):
-        if plan.sites and value is not None:
-            raise InputError(f"{path}: {key}: found a value, expected none: sites run when they are asked to (SIGUSR1)")
-    if config.quorum is not None and config.quorum > len(plan.nodes):
-        raise InputError(f"{path}: quorum: found {config.quorum}, expected at most {len(plan.nodes)}, the members")
+    if config.quorum is not None and config.quorum > len(members):
+        raise InputError(f"{path}: quorum: found {config.quorum}, expected at most {len(members)}, the members")
+    if config.quorum is not None and plan.sites and config.quorum < (m := numbers(plan).contributors):
+        raise InputError(f"{path}: quorum: found {config.quorum}, expected at least {m}, the fewest sites of a round")
     return Declared(scenario.kind.source(scenario.problem), plan, scenario.problem)
 
 
@@ -169,7 +167,7 @@ class Service:
         self.unit, self.reporter, self.views = Unit(), Reporter(config), Views(_say)
         self.began = system.machine.wall()
         self.begins = True  #: whether a run is made as it starts
-        self.credentials = credentials_of(COORDINATOR, config.trust, config.tls, path, public.plan.nodes)
+        self.credentials = credentials_of(COORDINATOR, config.trust, config.tls, path, public.plan.parties)
         self._guard: Guarded | None = None  #: of the coordinator that it has now
         self.replicated: Replicated | None = None  #: the coordinator of now, if there is a standby
         self._missing = ""  #: who was said not to be there

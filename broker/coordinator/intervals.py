@@ -112,7 +112,7 @@ class Intervals:
             return None
         announced = wire.decode_state(Plan, stored.plan)
         try:
-            made = self._coordinator([m for m in self.plan.nodes if m in announced.members])
+            made = self._coordinator([m for m in self.plan.parties if m in announced.members])
             if encode_plan(made.plan) != announced.plan:
                 raise InputError("of another plan")
         except InputError as error:
@@ -140,7 +140,7 @@ class Intervals:
         age = self._turn()
         self.ledger.keep_note(KEY, wire.encode(self.schedule.begin(age)))
         self._anew()
-        return self._coordinator(self.plan.nodes)
+        return self._coordinator(self.plan.parties)
 
     def without_the_absent(self, coordinator: Coordinator) -> Coordinator | None:
         """The same interval of those who are there and do not refuse, if others do not; None if it is over."""
@@ -148,7 +148,7 @@ class Intervals:
         if coordinator.error is None or coordinator.driver is not None or present == coordinator.members:
             return None
         self._hear(coordinator)
-        self.absent = [m for m in self.plan.nodes if m not in present]
+        self.absent = [m for m in self.plan.parties if m not in present]
         if self.config.quorum is None:
             return None
         try:
@@ -199,7 +199,7 @@ class Intervals:
             keys = ("interval", "period", "start", "cold", "held", "absent", "refused")
             more: dict[str, Any] = {key: row[key] for key in keys if row[key] != ""}
             more |= {"every": self.run.every_s, "start_because": self.why_cold if row["start"] == "cold" else ""}
-            if self.absent and self.plan.kind.records:
+            if self.absent and self.plan.kind.records and not self.plan.sites:
                 nodes, edges = coordinator.plan.nodes, coordinator.plan.problem.edges
                 more["graph"] = [[nodes[i], nodes[j]] for i, j in edges]
             path = run_records.keep(coordinator, self.directory / "runs", self.began, more)
@@ -257,19 +257,21 @@ class Intervals:
     def _coordinator(self, present: list[str]) -> Coordinator:
         """The coordinator of a run of these members. Raises InputError if there can be none."""
         plan, held, since = self._without(present)
-        self.absent, self.held = [m for m in self.plan.nodes if m not in present], since
+        self.absent, self.held = [m for m in self.plan.parties if m not in present], since
         start, self.why_cold = self._start()
-        return self._made(plan, start, held)
+        return self._made(plan, start, held, present)
 
     def _without(self, present: list[str]) -> tuple[RunPlan, Held | None, dict[str, str]]:
         """The plan of a run of these members, those that it holds, and since when. Raises InputError if there is
         none.
         """
-        absent = [m for m in self.plan.nodes if m not in present]
+        absent = [m for m in self.plan.parties if m not in present]
         if not absent:
             return self.plan, None, {}
         if len(present) < (self.config.quorum or 0):
-            raise InputError(f"{len(present)} of {len(self.plan.nodes)} there, expected {self.config.quorum}")
+            raise InputError(f"{len(present)} of {len(self.plan.parties)} there, expected {self.config.quorum}")
+        if self.plan.sites:  # the plan allows for so few of them
+            return self.plan, None, {}
         plan = among(self.plan, present)
         if plan.kind.records:
             return plan, None, {}
@@ -312,13 +314,15 @@ class Intervals:
             if complete and times == PATIENCE:
                 self.log(f"{member} has refused {PATIENCE} times in a row: it is asked again once its birth is another")
 
-    def _made(self, plan: RunPlan, start: WarmState | None, held: Held | None) -> Coordinator:
+    def _made(self, plan: RunPlan, start: WarmState | None, held: Held | None, present: list[str]) -> Coordinator:
         options: dict[str, Any] = {
             "wait_s": self.config.wait_s,
             "silent_s": self.config.silent_s,
             "every": self.run.every_s,
             "fewer": self,
         }
+        if plan.sites:
+            options |= {"among": present}
         if plan.algorithm.pattern == "star":
             options |= {"start": start if self.run.warm_start else None, "held": held}
         if not self.run.warm_start:
@@ -358,8 +362,8 @@ class Intervals:
             "residual": history[-1][1] if history and history[-1][1] is not None else "",
             "quality": ("agreed" if coordinator.reason == "tolerance" else "rounds") if done else "",
             "held": self.held,
-            "absent": [m for m in self.plan.nodes if m in away],
-            "refused": [m for m in self.plan.nodes if m in {*self.refused, *coordinator.membership.refusals}],
+            "absent": [m for m in self.plan.parties if m in away],
+            "refused": [m for m in self.plan.parties if m in {*self.refused, *coordinator.membership.refusals}],
             "began_s": round(self.began_s, 1),
             "ended_s": round(self.ledger.spends.running, 1),
             "period": planned.first if (planned := self.plan.kind.periods(self.plan.problem)) else "",

@@ -191,6 +191,11 @@ class Membership:
         birth = self.births.get(member)
         return self._fewer.passed_over(member, birth) if self._fewer and birth else ""
 
+    @property
+    def enough(self) -> bool:
+        """Whether a run of those who are there can be made."""
+        return self._fewer is not None and self._fewer.possible(self.present)
+
     def spared(self, missing: list[str]) -> bool:
         """Whether a run without these members can be made, and it is known that they will not take part."""
         if self._fewer is None or not all(m in self.absent or self.passed_over(m) for m in missing):

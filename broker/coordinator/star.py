@@ -46,18 +46,22 @@ class StarCoordinator(Coordinator):
         warm: str = "",
         start: WarmState | None = None,
         held: Held | None = None,
+        among: Collection[str] | None = None,
         **options: Any,
     ) -> None:
         """`warm`: the directory of an earlier run, where this one begins; "": at the flat start.
 
         `start`: the state in force, where this one begins if it fits. `held`: members that are not in the plan.
+        `among`: of sites, and of a site's devices: those that the run is made with [all in the plan].
         """
         # What only a coordinator needs of a kind of problem stands in a file of its own, which no device reaches.
         self._kind: Any = import_module(f"{type(plan.kind).__module__.rpartition('.')[0]}.centre")
-        self._source = source
+        self._source, self._among = source, among
         self._over: object = None
         self.centre: ServerContext = self._kind.centre(plan, source, warm)
         self.shares = {m: k.size for m, k in self.centre.position.items()}
+        if plan.sites:
+            self.shares = dict.fromkeys(plan.sites, int(plan.problem.size))
         self._start = start if start is not None and warm_start.fits(start, self.shares) else None
         if held is not None:
             self.centre = self._kind.holding(self.centre, plan, source, *held)
@@ -66,12 +70,17 @@ class StarCoordinator(Coordinator):
             self.announcement.earlier = {m: run for m, run in self._start.warm.items() if m in self.shares}
 
     def parties(self, plan: RunPlan) -> list[str]:
-        return list(plan.sites) or plan.nodes
+        return self._present(plan.parties)
+
+    def _present(self, parties: list[str]) -> list[str]:
+        return [m for m in parties if self._among is None or m in self._among]
 
     def machine(self) -> StarCentre:
         algorithm, start, centre = cast(Star, self.plan.running), self._start, self.centre
         if self.plan.terms is not None and self.plan.terms.masked is not None:
             masked = self._kind.masked_centre(self.plan)
+            sites = {site: masked.sites[site] for site in self.members if masked.sites}
+            masked = replace(masked, members=self.members, sites=sites)
             return algorithm.masked_server(replace(masked, start=warm_start.latest(start)) if start else masked)
         if start is not None:
             warm = {m: v for m, v in warm_start.vectors(start, "warm").items() if m in self.shares}

@@ -26,14 +26,13 @@ class Change(NamedTuple):
     """Another scenario."""
 
     text: str  #: of its file
-    scenario: Scenario
     nodes: list[str]
     moved: Mapping[str, tuple[int, ...]]  #: the buses of zones that were there and have others now
 
 
 def add_zone(file: Path, name: str, buses: Sequence[int]) -> Change:
     """A zone more, whose buses are taken from the others. Raises InputError if the result is no scenario."""
-    zones, nodes = _zones(file)
+    zones, nodes = zones_in(file)
     _expect(name, f"z{len(nodes) + 1}", "the next zone")
     there = {bus for others in zones.values() for bus in others}
     if strange := sorted(set(buses) - there):
@@ -46,7 +45,7 @@ def add_zone(file: Path, name: str, buses: Sequence[int]) -> Change:
 
 def remove_zone(file: Path, name: str) -> Change:
     """A zone less. Its buses go to the zone that has the most lines to it."""
-    zones, nodes = _zones(file)
+    zones, nodes = zones_in(file)
     _expect(name, nodes[-1], "the last zone: the others would change their names")
     if len(nodes) == 1:
         raise InputError(f"{name}: found the only zone, expected another one that takes its buses")
@@ -127,10 +126,11 @@ def _read(text: str, file: Path) -> tuple[Scenario, list[str]]:
 
 
 def _changed(text: str, file: Path, moved: Mapping[str, tuple[int, ...]] | None = None) -> Change:
-    return Change(text, *_read(text, file), moved or {})
+    return Change(text, _read(text, file)[1], moved or {})
 
 
-def _zones(file: Path) -> tuple[Zones, list[str]]:
+def zones_in(file: Path) -> tuple[Zones, list[str]]:
+    """The buses of each zone of a scenario, and the names of the zones in their order."""
     scenario, nodes = _read(file.read_text(), file)
     assert isinstance(scenario.problem, ZonesProblem)
     return zones_of(load(scenario.problem.case), scenario.problem.zones), nodes

@@ -5,6 +5,7 @@
     ca.key, ca.crt     the authority; the key belongs elsewhere
     NAME.crt           a certificate an identity
     scenario.yaml, coordinator.yaml, watch.yaml
+    NAME/              all that a member's box needs but its key, where it was added later or no broker is trusted
     broker/            all that a broker reads
     broker-NAME/       the same, of a site whose broker is bridged to that one
 
@@ -49,12 +50,14 @@ from hushgrid.node.config.brokers import with_servers
 from hushgrid.node.config.scenario import Scenario, load_scenario
 from hushgrid.node.config.watch import WATCH
 from hushgrid.node.durable import write_file
+from hushgrid.node.masks.identity import fingerprint as pinned
 from hushgrid.node.schema.sections import Section
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 from hushgrid.node.transport.connect import parse_urls, split
 from hushgrid.node.wire import COORDINATOR
 
 CLUSTER_SILENT_S = 60  #: of a coordinator whose broker is a cluster: an election takes up to 17 s
+CRL = "crl.pem"  #: the authority's list of revoked certificates
 ABOVE = "above-ca.crt"  #: the authority of the fleet above a site
 ROLES: dict[str, Role] = {COORDINATOR: "coordinator", STANDBY: "standby", WATCH: "watch", BROKER: "broker"}
 
@@ -68,6 +71,7 @@ class FleetFile(Section, frozen=True, kw_only=True):
     scenario: str = "scenario.yaml"
     bridges: dict[Name, BridgeSection] = msgspec.field(default_factory=dict)  #: sites with a broker of their own
     site: Name | None = None  #: whose devices they are, of a scenario in two levels; None: of its sites, or all nodes
+    trust: bool = False  #: whether the files of all ends have `trust:`
 
 
 class Broker(NamedTuple):
@@ -112,7 +116,7 @@ class FleetDirectory:
             raise InputError(f"{path}: found no fleet.yaml, expected a fleet's directory (hushgrid fleet init)")
         file = convert(with_servers(read_yaml(path / "fleet.yaml")), FleetFile, str(path / "fleet.yaml"))
         self.fleet, self.broker, self.kind, self.bridges = file.fleet, file.broker, file.kind, file.bridges
-        self.site = file.site or ""
+        self.site, self.trust = file.site or "", file.trust
         self.scenario_file = path / file.scenario
         self.identities = _identities(path / "identities.json")
 
@@ -137,7 +141,9 @@ class FleetDirectory:
         write_key(authority.key, key_file)
         write_file(path / "ca.crt", authority.certificate.public_bytes(Encoding.PEM))
         write_file(path / "identities.json", b"{}")
-        lines = [f"{key}: {value}\n" for key, value in msgspec.to_builtins(file).items() if value not in (None, {})]
+        lines = [
+            f"{key}: {value}\n" for key, value in msgspec.to_builtins(file).items() if value not in (None, {}, False)
+        ]
         write_file(path / "fleet.yaml", "".join(lines).encode())
         made = cls(path)
         for name in (BROKER, *made.bridges):
@@ -177,6 +183,11 @@ class FleetDirectory:
     def members(self) -> list[str]:
         """As `members_of`."""
         return members_of(self.scenario(), str(self.scenario_file), self.site)
+
+    @property
+    def of_sites(self) -> bool:
+        """Whether its members are sites."""
+        return not self.site and self.members() != self.scenario().kind.public(self.scenario(), "").nodes
 
     def is_out(self, name: str) -> bool:
         """Whether a name has been put out, and not been enrolled again."""
@@ -271,14 +282,30 @@ class FleetDirectory:
         issued = [one for identity in self.identities.values() for one in identity.certificates]
         content = authority.revoked((int(one.serial, 16), one.revoked) for one in issued if one.revoked is not None)
         for name in (BROKER, *self.bridges):
-            write_file(self.folder(name) / "crl.pem", content)
+            write_file(self.folder(name) / CRL, content)
             _give_away(self.folder(name))
+        if self.trust:
+            for folder in (self.path, *self._boxes()):
+                write_file(folder / CRL, content)
 
     # --- for the machines ---
 
+    def box(self, name: str) -> Path:
+        """The folder of what a member's box needs; it may not be there."""
+        return self.path / name
+
+    def _boxes(self) -> list[Path]:
+        """Those that are there."""
+        return [box for name in self.members() if (box := self.box(name)).is_dir()]
+
     def hand_over(self, name: str, folder: Path) -> None:
         """Copies a name's certificate and the authority's to where its key is."""
-        for file in (f"{name}.crt", "ca.crt"):
+        shutil.copyfile(self.path / f"{name}.crt", folder / f"{name}.crt")
+        self.give_authority(folder)
+
+    def give_authority(self, folder: Path) -> None:
+        """Copies what an end knows the others by: the authority's certificate; if it trusts no broker, its list too."""
+        for file in ("ca.crt", CRL) if self.trust else ("ca.crt",):
             shutil.copyfile(self.path / file, folder / file)
 
     def write_coordinator(self, certs: Path | None = None) -> None:
@@ -288,6 +315,8 @@ class FleetDirectory:
             text = (deploy.FOLDER / f"{name}.yaml").read_text()
             text = re.sub("^fleet: .*$", f"fleet: {self.fleet}", text, flags=re.M)
             text = re.sub("^broker: .*$", f"broker: {_written(self.broker)}", text, flags=re.M)
+            if self.trust:
+                text = re.sub("^# trust: .*$", f"trust: {{ca: certs/ca.crt, crl: certs/{CRL}}}", text, flags=re.M)
             text = re.sub(r"\bcerts/", f"{folder}/", text)
             if len(split(self.broker)) > 1:  # while its servers elect nobody is heard, who is silent by no fault
                 text = re.sub("^silent_s: .*$", f"silent_s: {CLUSTER_SILENT_S}", text, flags=re.M)
@@ -297,23 +326,29 @@ class FleetDirectory:
             write_file(self.path / f"{name}.yaml", text.encode())
 
     def write_site(self, above: FleetDirectory, certs: Path | None = None) -> None:
-        """coordinator.yaml of a site: a member of the fleet `above`, which believes the other sites by that fleet's
-        authority. `certs`: as `write_coordinator`.
+        """coordinator.yaml of a site: a member of the fleet `above`, which believes the other sites by their
+        certificates of now. `certs`: as `write_coordinator`.
         """
         folder, site = Path("certs") if certs is None else certs.resolve(), self.site
-        shutil.copyfile(above.path / "ca.crt", (self.path if certs is None else folder) / ABOVE)
+        here = self.path if certs is None else folder
+        shutil.copyfile(above.path / "ca.crt", here / ABOVE)
+        if above.trust:
+            shutil.copyfile(above.path / CRL, here / f"above-{CRL}")
+        peers = [pinned(above.certificate(name).public_bytes(Encoding.DER)) for name in above.members()]
         lines = [
             f"# The coordinator of {site}. {site}.crt and {ABOVE} are of the fleet {above.fleet}.",
             f"fleet: {self.fleet}",
             f"broker: {_written(self.broker)}",
             f"tls: {{ca: {folder}/ca.crt, cert: {folder}/{COORDINATOR}.crt, key: {folder}/{COORDINATOR}.key}}",
             "state: /var/lib/hushgrid/coordinator",
+            *([f"trust: {{ca: {folder}/ca.crt, crl: {folder}/{CRL}}}"] if self.trust else []),
             "above:",
             f"  site: {site}",
             f"  fleet: {above.fleet}",
             f"  broker: {_written(above.broker)}",
             f"  tls: {{ca: {folder}/{ABOVE}, cert: {folder}/{site}.crt, key: {folder}/{site}.key}}",
-            f"  ca: {folder}/{ABOVE}",
+            f"  peers: [{', '.join(peers)}]",
+            *([f"  trust: {{ca: {folder}/{ABOVE}, crl: {folder}/above-{CRL}}}"] if above.trust else []),
         ]
         write_file(self.path / f"{COORDINATOR}.yaml", "".join(f"{line}\n" for line in lines).encode())
 

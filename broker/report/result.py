@@ -78,7 +78,7 @@ class Level(Section):
 
     messages: int  #: messages that carried an iterate
     bytes: int  #: their payloads, bytes
-    seconds: float  #: that its ends took to answer, in one process
+    seconds: float | None = None  #: that its ends took to answer in one process; null: they had each its own
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

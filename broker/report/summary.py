@@ -88,10 +88,14 @@ def text(result: Result, scenario: Scenario) -> str:
 def levels(r: DocumentView) -> list[tuple[str, str]]:
     """What went on in each of two levels; nothing of one."""
     return [
-        (label, f"{level['messages']:,} messages ({size(level['bytes'])}), {level['seconds']:.2f} s")
+        (label, f"{level['messages']:,} messages ({size(level['bytes'])}){_seconds(level)}")
         for label, key in (("in the sites", "in_sites"), ("between sites", "between_sites"))
         if (level := r.get(key))
     ]
+
+
+def _seconds(level: DocumentView) -> str:
+    return "" if level["seconds"] is None else f", {level['seconds']:.2f} s"
 
 
 def left_of(r: DocumentView) -> str:

@@ -17,10 +17,11 @@ from hushgrid.broker.report.day import day_of
 from hushgrid.broker.report.dispatch import amount, money
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import results
-from hushgrid.broker.simulation.fleet import Ledgers, run_fleet, scratch
+from hushgrid.broker.simulation.fleet import run_fleet, scratch
 from hushgrid.broker.simulation.interrupts import Interrupts
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup, own_loads
 from hushgrid.broker.simulation.progress import Progress
+from hushgrid.broker.simulation.started import Ledgers
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.columns import columns
 from hushgrid.node.config.scenario import Scenario

@@ -28,9 +28,9 @@ class Eavesdropper:
 class Spy:
     """An eavesdropper's own connection to a broker."""
 
-    def __init__(self, url: str, eavesdropper: Eavesdropper) -> None:
+    def __init__(self, url: str, eavesdropper: Eavesdropper, fleet: str) -> None:
         self.eavesdropper = eavesdropper
-        everything = f"{ROOT}/{eavesdropper.topics.fleet}/#"
+        everything = f"{ROOT}/{fleet}/#"
         self.link = MqttLink(url, f"eavesdropper-{os.getpid()}", subscriptions=[everything], persistent=False)
         self.link.connect(REACH_S)
 

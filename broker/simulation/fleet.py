@@ -6,35 +6,29 @@ privacy, or `truth`. The members, the coordinator, the driver and the ledgers ar
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from math import inf
 from pathlib import Path
-from typing import NamedTuple, cast
-
-import msgspec
+from typing import cast
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator
 from hushgrid.broker.report.result import Result
-from hushgrid.broker.servers.choose import check_choice, start
-from hushgrid.broker.servers.process import OwnBroker
-from hushgrid.broker.simulation import results
-from hushgrid.broker.simulation.eavesdropper import Eavesdropper, Spy
+from hushgrid.broker.servers.choose import check_choice
+from hushgrid.broker.simulation import on_brokers, results
 from hushgrid.broker.simulation.interrupts import Interrupted, Interrupts
 from hushgrid.broker.simulation.memory import MemoryBroker, Served
 from hushgrid.broker.simulation.problems.base import Finished, Setup
-from hushgrid.broker.simulation.processes import END_S, HURRY_S, Child, Fleet, Outcome, deal, sweep
 from hushgrid.broker.simulation.progress import Progress
 from hushgrid.broker.simulation.setup import prepare
+from hushgrid.broker.simulation.started import Ledgers, Started, Transcript
 from hushgrid.broker.sites.lower import SiteCoordinator
-from hushgrid.broker.sites.site import Site, fleet_of
+from hushgrid.broker.sites.site import Site, below_of, fleet_of
 from hushgrid.broker.sites.upper import SiteDevice, UpperMember
-from hushgrid.kernels.algorithms.registry import PLUGGED
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.kernels.types import Document
@@ -43,16 +37,11 @@ from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.budget import spent_in, worth_alone
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.renewal import Renewal
-from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
+from hushgrid.node.problems.plan import RunPlan, warnings
 from hushgrid.node.problems.records.data import Arrays
 from hushgrid.node.problems.rolling import Point
 from hushgrid.node.runtime.member import Member, Simulated
-from hushgrid.node.transport.connect import several
-from hushgrid.node.wire import COORDINATOR, Topics
-
-Transcript = list[Document] | None  #: every message, as the scenario asks for it
-CLUSTER_S = 180.0  #: of patience with a cluster: on busy machines an election and what follows took 86 s
-OUTCOME = "outcome.json"  #: in the run's own place: how the coordinator ended
+from hushgrid.node.wire import COORDINATOR
 
 
 def run_fleet(
@@ -90,7 +79,7 @@ def run_fleet(
                 if transport == "memory":
                     name, transcript = _memory(started)
                 else:
-                    name, transcript = _mqtt(started, broker, silent_s)
+                    name, transcript = on_brokers.run(started, broker, silent_s)
             except Stopped as error:
                 raise type(error)(f"{error}{_paid(started)}") from None
         signals.check()
@@ -128,57 +117,16 @@ def _check(
         raise InputError(
             f"{file}: run.faults: found with transport mqtt, expected memory (faults are injected there only)"
         )
-    if transport == "mqtt" and scenario.privacy and scenario.privacy.masked and scenario.privacy.masked.sites:
-        raise InputError("transport: found mqtt with sites, expected memory (each site has a broker of its own)")
     if transport == "mqtt":
         check_choice(broker)
+        if "://" in broker and scenario.privacy and scenario.privacy.masked and scenario.privacy.masked.sites:
+            raise InputError(
+                f"--broker: found {broker} with sites, expected auto, embedded or mosquitto: each site has its own"
+            )
     if target is not None:
         results.check_out(target)
     if state is not None:
         results.check_place(Path(state), "--state")
-
-
-class Ledgers(NamedTuple):
-    """Where a run's ledgers are. Those that nobody keeps need not survive a power cut."""
-
-    state: Path
-    durable: bool
-    in_memory: dict[str, Ledger]  #: those without a file
-
-    def path(self, node: str) -> Path:
-        return self.state / f"{node}.ledger"
-
-    def open(self, node: str, *, buffered: bool = False, file: str = "") -> Ledger:
-        """`file`: its name, if it is not the node's."""
-        file = file or node
-        if file not in self.in_memory and buffered and not self.durable:
-            self.in_memory[file] = Ledger(self.path(file), node, durable=False, buffered=True)
-        return self.in_memory.get(file) or Ledger(self.path(file), node, durable=self.durable)
-
-    def exist(self, node: str) -> bool:
-        return node in self.in_memory or self.path(node).exists()
-
-
-class Started(NamedTuple):
-    """A run under way: what it is made from, and where it writes."""
-
-    setup: Setup
-    ledgers: Ledgers
-    place: Path  #: a directory of its own, for as long as it lasts
-    progress: Progress
-    signals: Interrupts
-    seconds: dict[str, float]  #: that answering took in one process, by the fleet
-
-    @property
-    def members(self) -> tuple[str, ...]:
-        """The names of all that have a ledger."""
-        return (*self.setup.plan.nodes, COORDINATOR)
-
-    @property
-    def eavesdropper(self) -> Eavesdropper | None:
-        """Who takes down every message, if the scenario asks for it."""
-        scenario = self.setup.scenario
-        return Eavesdropper(scenario.fleet) if scenario.run.record == "transcript" else None
 
 
 def _open(run: Started) -> None:
@@ -290,106 +238,18 @@ def _memory(run: Started) -> tuple[str, Transcript]:
     return "memory", eavesdropper.lines if eavesdropper else None
 
 
-def below_of(site: str) -> str:
-    """The name of the ledger of a site's coordinator towards its devices."""
-    return f"{site}-{COORDINATOR}"
-
-
 def site(run: Started, name: str, opened: dict[str, Ledger], *, buffered: bool) -> Site:
     """A site of the fleet in this process, with its two ledgers, which are among those `opened`."""
     setup, fleet, file = run.setup, run.setup.scenario.fleet, below_of(name)
 
-    def begin(plan: RunPlan) -> SiteCoordinator:
+    def begin(plan: RunPlan, among: list[str] | None) -> SiteCoordinator:
         source = setup.scenario.kind.source(setup.scenario.problem)
         if file in opened:  # of before a crash
             opened[file].close()
         below = opened[file] = run.ledgers.open(COORDINATOR, buffered=buffered, file=file)
-        return SiteCoordinator(name, fleet_of(fleet, name), plan, source, below)
+        return SiteCoordinator(name, fleet_of(fleet, name), plan, source, below, among=among)
 
     return Site(UpperMember(SiteDevice(name, setup.site_masks(name)), fleet, opened[name]), begin)
-
-
-def _children(run: Started, url: str, suffix: str, silent_s: float) -> tuple[Child, list[Child]]:
-    """What the coordinator's process and the nodes' are made from."""
-    setup, scenario, place = run.setup, run.setup.scenario, run.place
-    common = Child(
-        role="coordinator",
-        name=COORDINATOR,
-        client_id=f"{COORDINATOR}-{suffix}",
-        fleet=f"{scenario.fleet}-{suffix}",
-        broker=url,
-        state=str(run.ledgers.state),
-        durable=run.ledgers.durable,
-        trace=str(place),
-        outcome=str(place / OUTCOME),
-        plan=encode_plan(setup.plan).decode(),
-        silent_s=silent_s,
-        widths=dict(setup.widths(COORDINATOR)),
-        plugins=tuple(PLUGGED),
-        beginning=setup.beginning,
-        source=scenario.kind.source(scenario.problem),
-    )
-    nodes = [
-        msgspec.structs.replace(
-            common,
-            role="node",
-            name=name,
-            client_id=f"{name}-{suffix}",
-            seed=scenario.seed,
-            budget=setup.budget,
-            reveal=setup.reveal,
-            data=setup.child(name, place),
-            widths=dict(setup.widths(name)),
-        )
-        for name in setup.plan.nodes
-    ]
-    return common, nodes
-
-
-def _mqtt(run: Started, broker: str, silent_s: float) -> tuple[str, Transcript]:
-    """The fleet as processes: the coordinator its own, nodes theirs or some together, through a real broker."""
-    scenario, place, signals = run.setup.scenario, run.place, run.signals
-    suffix = secrets.token_hex(3)
-    fleet = f"{scenario.fleet}-{suffix}"
-    eavesdropper = Eavesdropper(fleet) if run.eavesdropper is not None else None
-    run.ledgers.state.mkdir(parents=True, exist_ok=True)
-    children = Fleet(place)
-    outcome = place / OUTCOME
-    with start(broker, place / "broker", stopping=signals) as running:
-        run.progress.phase(f"broker: {running.name}")
-        spy = Spy(running.url, eavesdropper) if eavesdropper is not None else None
-        try:
-            patience = max(silent_s, CLUSTER_S) if several(running.url) else silent_s
-            common, nodes = _children(run, running.url, suffix, patience)
-            hands = deal(nodes, scenario.run.processes)
-            for process, hand in hands.items():
-                signals.check()
-                children.add(process, *hand)
-            children.add(COORDINATOR, common)
-            run.progress.phase(f"{scenario.name}: {len(nodes)} nodes in {len(hands)} processes, and a coordinator")
-
-            def beat() -> None:
-                with suppress(OSError, ValueError):
-                    written = (place / "outcome.progress").read_bytes()
-                    run.progress.round(*msgspec.json.decode(written, type=tuple[int, int, float | None]))
-                if spy:
-                    spy.listen()
-
-            code = children.watch(signals, beat)
-            if signals():
-                raise Stopped(f"interrupted by {signals.name}")
-            if not outcome.exists():
-                raise Stopped(f"the coordinator ended with exit code {code}: {children.last_line(COORDINATOR)}")
-            error = msgspec.json.decode(outcome.read_bytes(), type=Outcome).error()
-            if error:
-                raise error
-        finally:
-            children.end(HURRY_S if signals() else END_S)
-            if spy:
-                spy.close()
-            if children.killed and not isinstance(running, OwnBroker):
-                sweep(running.url, Topics(fleet), run.members, [f"{name}-{suffix}" for name in run.members])
-        return running.name, eavesdropper.lines if eavesdropper else None
 
 
 def _read(run: Started) -> tuple[str, list[tuple[int, float, int, int]], dict[str, Document], bytes | None]:

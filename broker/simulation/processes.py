@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -23,17 +23,22 @@ from typing import IO, Literal
 import msgspec
 from msgspec import Struct
 
-from hushgrid.broker.coordinator.base import Coordinator
+from hushgrid.broker.coordinator.base import GRACE_S, Coordinator
 from hushgrid.broker.coordinator.create import coordinator
+from hushgrid.broker.simulation.problems.masks import maker
 from hushgrid.broker.simulation.recorders.answers import traced
 from hushgrid.broker.simulation.setup import setup_of
+from hushgrid.broker.sites.lower import SiteCoordinator
+from hushgrid.broker.sites.site import Site, below_of, fleet_of
+from hushgrid.broker.sites.two_links import Seat, TwoLinks
+from hushgrid.broker.sites.upper import SiteDevice, UpperMember
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import HushgridError, Stopped, failure, printable
 from hushgrid.kernels.types import Document
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan, decode_plan
+from hushgrid.node.runtime.event_loop import POLL_S, link_for, reach, serve, serve_all
 from hushgrid.node.runtime.event_loop import REACH_S as BEGIN_S
-from hushgrid.node.runtime.event_loop import link_for, reach, serve, serve_all
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.schema.sections import Budget
@@ -48,6 +53,7 @@ SAY_S = 1.0  #: for the coordinator of an interrupted run to tell its members
 REACH_S = 1.0  #: for a broker to answer when what was left on it is cleared
 FEW = 16  #: nodes that have a process each, where the scenario does not say
 SETTLE_S = 0.3  #: for a broker to notice that a killed child is gone, and to publish its last will
+TOLD = ".told"  #: a file of a site: its devices know what came of the run
 AGAIN = "--again"  #: told to a child that is started after it was killed
 #: For glibc: what a large vector took goes back to the system at once, and leaves no hole in the heap.
 GIVEN_BACK = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
@@ -57,11 +63,12 @@ RESTARTS = 10_000  #: a child that keeps being killed is somebody's test, or a m
 class Child(Struct, frozen=True, kw_only=True):
     """What a process is told of one of its nodes by its parent, in a file: nothing of it can come over the wire."""
 
-    role: Literal["node", "coordinator"]
+    role: Literal["node", "site", "coordinator"]
     name: str
     client_id: str
     fleet: str
     broker: str
+    below: str = ""  #: of a site: the broker of its devices
     beginning: dict[str, str] = {}  #: what the coordinator is told of where the run begins
     source: str = ""  #: where the coordinator finds the public part of the problem that no plan carries
     data: Document = {}  #: what the kind of problem makes the node from
@@ -89,10 +96,10 @@ class Outcome(Struct, frozen=True):
 
 
 class Fleet:
-    """The processes of one run. `add` all of them, then `watch` until the coordinator has ended."""
+    """The processes of one run. `add` all of them, then `watch` until the coordinator has ended, and sites told it."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, sites: Sequence[str] = ()) -> None:
+        self.directory, self.sites = directory, sites
         self.commands: dict[str, list[str]] = {}
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self.restarts = 0
@@ -122,11 +129,16 @@ class Fleet:
 
         Killed children are started again, but none once it was asked: a child that is still importing dies of SIGTERM.
         """
-        until = inf
+        until, ended = inf, 0.0
         while True:
             code = self.children[COORDINATOR].poll()
             if code is not None and (code >= 0 or interrupted()):
-                return code
+                ended = ended or time.monotonic()
+                if self._told() or interrupted() or time.monotonic() > ended + GRACE_S:
+                    return code
+                beat()
+                time.sleep(0.01)
+                continue
             if interrupted():
                 if until == inf:
                     until = time.monotonic() + SAY_S
@@ -149,6 +161,10 @@ class Fleet:
                 self._start(name, AGAIN)
             beat()
             time.sleep(0.01)
+
+    def _told(self) -> bool:
+        """Whether every site has told its devices what came of the run."""
+        return all((self.directory / f"{site}{TOLD}").exists() for site in self.sites)
 
     def last_line(self, name: str) -> str:
         with suppress(OSError):
@@ -212,7 +228,12 @@ def main(argv: list[str]) -> int:
     patience = max(BEGIN_S, first.silent_s) if AGAIN in options or several(first.broker) else BEGIN_S
     try:
         plug(first.plugins, "--plugin")
-        return _coordinator(first, patience) if first.role == "coordinator" else _nodes(children, patience)
+        match first.role:
+            case "coordinator":
+                return _coordinator(first, patience)
+            case "site":
+                return _site(first, patience, again=AGAIN in options)
+        return _nodes(children, patience)
     except HushgridError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -262,6 +283,42 @@ def _seat(child: Child) -> Iterator[tuple[Member, Link]]:
     finally:
         link.close(clear=member.retained, forget=True)
         ledger.close()
+
+
+def _site(child: Child, patience: float, *, again: bool) -> int:
+    """A site's two ends, each on its own connection. `again`: it was killed before; `patience`: as of the others."""
+    signals, masks = Signals(), maker(child.name, child.data)
+    assert masks is not None
+    with ExitStack() as stack:
+
+        def ledger(file: str, name: str) -> Ledger:
+            return stack.enter_context(
+                closing(Ledger(Path(child.state) / f"{file}.ledger", name, durable=child.durable))
+            )
+
+        above, below = ledger(child.name, child.name), ledger(below_of(child.name), COORDINATOR)
+
+        def begin(plan: RunPlan, among: list[str] | None) -> SiteCoordinator:
+            place = child.name, fleet_of(child.fleet, child.name)
+            return SiteCoordinator(*place, plan, child.source, below, silent_s=child.silent_s, among=among)
+
+        def seat(lower: SiteCoordinator) -> Seat:
+            return Seat(lower, link_for(lower, child.below, passing_id=f"{COORDINATOR}-{child.client_id}"))
+
+        site = Site(UpperMember(SiteDevice(child.name, masks), child.fleet, above), begin)
+        link = link_for(site.upper, child.broker, passing_id=child.client_id)
+        links = TwoLinks(site, Seat(site.upper, link), seat)
+        stack.callback(links.close)
+        file = Path(child.trace) / f"{child.name}{TOLD}"
+
+        def over() -> bool:
+            if site.finished and (site.upper.finished or again) and not file.exists() and above.runs.last() is not None:
+                file.touch()
+            return False
+
+        if reach(link, signals, patience):
+            links.serve(over, lambda: bool(signals) or orphaned(), lambda: POLL_S)
+    return 0
 
 
 def _coordinator(child: Child, patience: float) -> int:

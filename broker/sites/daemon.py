@@ -7,29 +7,35 @@ loop.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing
-from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hushgrid.broker.coordinator.status import Reporter, Views
 from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.site import Site
+from hushgrid.broker.sites.two_links import Seat, TwoLinks
 from hushgrid.broker.sites.upper import SiteDevice, UpperMember
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.config.coordinator import SiteConfig
+from hushgrid.node.config.trust import credentials_of
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems import masking
 from hushgrid.node.problems.plan import RunPlan
-from hushgrid.node.runtime.event_loop import link_for, serve_all
+from hushgrid.node.runtime.endpoint import Endpoint
+from hushgrid.node.runtime.event_loop import link_for
 from hushgrid.node.runtime.reporter import Reporter as DeviceReporter
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.schema.sections import AllowMasked
-from hushgrid.node.served import Served
 from hushgrid.node.transport.certificate import OwnCertificate, days_of
 from hushgrid.node.transport.link import Link
 from hushgrid.node.wire import COORDINATOR
+
+if TYPE_CHECKING:
+    from hushgrid.node.trust.files import Credentials
 
 
 def main(config: SiteConfig, signals: Signals) -> int:
@@ -48,6 +54,16 @@ def main(config: SiteConfig, signals: Signals) -> int:
     return 0
 
 
+def guarded(end: Endpoint, link: Link, credentials: Credentials | None, peers: Callable[[], Collection[str]]) -> Seat:
+    """The end behind its guard; as it is, if its broker is trusted."""
+    if credentials is None:
+        return Seat(end, link)
+    from hushgrid.node.trust.guarded import Guarded
+
+    guard = Guarded(end, credentials, peers)
+    return Seat(guard, link, guard.seal)
+
+
 class Service:
     """A site while it runs."""
 
@@ -61,78 +77,69 @@ class Service:
 
         self.reports_below, self.views = Reporter(config), Views(say)
         self.site = Site(UpperMember(SiteDevice(up.site, masks), up.fleet, above, say), self._begin)
-        self.link_above = link_for(self.site.upper, up.broker, up.tls, keepalive=up.keepalive)
-        self.reports_above = DeviceReporter(config, self.site.upper, self.link_above)
+        link = link_for(self.site.upper, up.broker, up.tls, keepalive=up.keepalive)
+        member = self.site.upper
+        trust_above = credentials_of(up.site, up.trust, up.tls, "above")
+        self.credentials = credentials_of(COORDINATOR, config.trust, config.tls, "a site's file", ())
+        seat = guarded(member, link, trust_above, lambda: member.peers)
+        self.links = TwoLinks(self.site, seat, self._seat, self._told)
+        self.reports_above = DeviceReporter(config, self.site.upper, link)
         self.reports_above.certificate = OwnCertificate(up.tls)
         self.site.upper.days = lambda: days_of(up.tls)
-        self.link_below: Link | None = None
-        self.served: SiteCoordinator | None = None  #: the devices' coordinator that `link_below` is of
-        self._concluded: SiteCoordinator | None = None
         self._greeted = False
 
-    def _begin(self, plan: RunPlan) -> SiteCoordinator:
-        """The devices' coordinator for a run above. It waits for them, and says once who is missing."""
+    def _begin(self, plan: RunPlan, among: list[str] | None) -> SiteCoordinator:
+        """The devices' coordinator for a run above. It waits for them, and says who is missing: it goes on without
+        these if enough are there, else it waits on.
+        """
         c = self.config
 
         def missed(error: Stopped) -> None:
             self.say(Warned(f"{error}; still waiting"))
 
         lower = SiteCoordinator(
-            c.above.site, c.fleet, plan, "", self.below, wait_s=60.0, silent_s=c.silent_s, missed=missed
+            *(c.above.site, c.fleet, plan, "", self.below),
+            wait_s=c.wait_s,
+            silent_s=c.silent_s,
+            missed=missed,
+            among=among,
         )
+        if among is not None:
+            self.say(Warned(f"its devices' run is made of {', '.join(among)}"))
         lower.log = self.say
         self.reports_below.plans(lower)
         return lower
 
+    def _seat(self, lower: SiteCoordinator) -> Seat:
+        c = self.config
+        link = link_for(lower, c.broker, c.tls, keepalive=c.keepalive)
+        return guarded(lower, link, self.credentials, lambda: lower.names)
+
     def serve(self, signals: Signals) -> None:
-        """Both connections; anew when the devices have another coordinator."""
-        while not signals:
-            if self.site.lower is not self.served:
-                self._leave()
-                self.served = self.site.lower
-                if self.served is not None:
-                    c = self.config
-                    self.link_below = link_for(self.served, c.broker, c.tls, keepalive=c.keepalive)
-            pairs: list[tuple[Served, Link]] = [(self.site.upper, self.link_above)]
-            if self.served is not None and self.link_below is not None:
-                pairs.append((self.served, self.link_below))
-            serve_all(pairs, self._turn, signals, lambda: inf)
+        """Both connections, until somebody asks to end."""
+        self.links.serve(self._turn, signals)
 
     def _turn(self) -> bool:
-        """What goes from one end to the other, at every turn of the loop. Whether there is another coordinator below
-        now.
-        """
-        if not self._greeted and self.link_above.connects:
+        """What it says of itself at every turn of the loop."""
+        links = self.links
+        if not self._greeted and links.above.link.connects:
             self._greeted = True
             self.say(f"ready on {self.config.above.broker}, fleet {self.config.above.fleet}")
-        above, below = self.site.exchange()
-        self.link_above.send(above)
-        if self.site.lower is not self.served:
-            return True
-        lower = self.served
-        if lower is not None and self.link_below is not None:
-            self.link_below.send(below)
-            if lower.finished and lower is not self._concluded:
-                self._concluded = lower
-                lower.conclude()
-                self.reports_below.anew()
-                self.say(f"its devices' run {lower.run.hex()[:8]} {'stopped' if lower.error else 'done'}")
-            self.reports_below(lower, self.link_below)
-            self.views(lower, self.link_below)
+        if links.served is not None and links.below is not None:
+            self.reports_below(links.served, links.below.link)
+            self.views(links.served, links.below.link)
         self.reports_above()
         driver = self.site.upper.driver
         self.unit.shows(f"in run {driver.run.hex()[:8]}" if driver else "waits for a run")
         return False
 
-    def _leave(self) -> None:
-        if self.link_below is not None:
-            self.link_below.close(clear=(), forget=False)
-            self.link_below = None
+    def _told(self, lower: SiteCoordinator) -> None:
+        self.reports_below.anew()
+        self.say(f"its devices' run {lower.run.hex()[:8]} {'stopped' if lower.error else 'done'}")
 
     def close(self) -> None:
         """Both connections end, and both fleets are told."""
         self.reports_above.publish("off")
-        if self.served is not None and self.link_below is not None:
-            self.reports_below.publish(self.served, self.link_below, "off")
-        self._leave()
-        self.link_above.close(clear=(), forget=False)
+        if self.links.served is not None and self.links.below is not None:
+            self.reports_below.publish(self.links.served, self.links.below.link, "off")
+        self.links.close()

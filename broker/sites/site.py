@@ -14,7 +14,7 @@ from hushgrid.broker.sites.upper import UpperMember
 from hushgrid.kernels.errors import HushgridError, InputError, Suspended
 from hushgrid.kernels.patterns.sites import SiteCentre, SiteMember, passed
 from hushgrid.node.problems.plan import RunPlan, decode_plan
-from hushgrid.node.wire import Publication
+from hushgrid.node.wire import COORDINATOR, Publication
 
 
 def fleet_of(fleet: str, site: str) -> str:
@@ -22,11 +22,17 @@ def fleet_of(fleet: str, site: str) -> str:
     return f"{fleet}-{site}" if site else fleet
 
 
-class Site:
-    """`begin` makes the coordinator below for a run above."""
+def below_of(site: str) -> str:
+    """The name of the ledger of a site's coordinator towards its devices."""
+    return f"{site}-{COORDINATOR}"
 
-    def __init__(self, upper: UpperMember, begin: Callable[[RunPlan], SiteCoordinator]) -> None:
+
+class Site:
+    """`begin` makes the coordinator below for a run above, with some of the devices, or as the last one was (None)."""
+
+    def __init__(self, upper: UpperMember, begin: Callable[[RunPlan, list[str] | None], SiteCoordinator]) -> None:
         self.upper, self.begin = upper, begin
+        self.concluded: SiteCoordinator | None = None  #: the last one whose run is over and closed
         self.lower: SiteCoordinator | None = None
         self._of = b""  #: the run above for which `lower` was made
         self._local = False
@@ -94,16 +100,22 @@ class Site:
         """The same, for each end's own connection."""
         above, below = list[Publication](), list[Publication]()
         upper = self.upper
+        if self.lower is not None and self.lower.finished and self.lower is not self.concluded:
+            self.lower.conclude()
+            self.concluded = self.lower
         if upper.driver is not None and upper.driver.run != self._of:
             if self.lower is None or self.lower.finished:
                 self._begin(upper.driver.run)
             if self.lower is not None and upper.driver.run != self._of:
                 return above, self._end(self.lower, "another run has begun above")
         lower = self.lower
-        if lower is None or lower.finished:
+        if lower is not None and lower.error is not None and upper.driver is not None:
+            if not (there := lower.spares):
+                above += upper.give_up(lower.error)
+            elif lower.finished:
+                self._begin(upper.driver.run, there)
+        elif lower is None or lower.finished:
             return above, below
-        if lower.error is not None:
-            above += upper.give_up(lower.error)
         elif upper.driver is None and not lower.ending and not self._told(lower):
             below += self._end(lower, "the run is over above")
         elif upper.driver is not None and lower.driver is not None and not lower.ending:
@@ -116,7 +128,7 @@ class Site:
         if last is None or self.upper.driver is not None:
             return
         try:
-            lower = self.begin(decode_plan(last.plan))
+            lower = self.begin(decode_plan(last.plan), None)
         except InputError:  # a plan of another program
             return
         if lower.run:
@@ -125,13 +137,13 @@ class Site:
     def _end(self, lower: SiteCoordinator, why: str) -> list[Publication]:
         return [] if lower.ending else lower.fail(Suspended(f"{self.name}: {why}"))
 
-    def _begin(self, run: bytes) -> None:
+    def _begin(self, run: bytes, among: list[str] | None = None) -> None:
         """The devices' coordinator for a run above. One that was under way at the last end of this process goes on, if
         it has answered no other run above: a sum serves one question.
         """
         plan = self.upper.plan
         assert plan is not None
-        lower = self.lower = self.begin(plan)
+        lower = self.lower = self.begin(plan, among)
         lower.local = self.local
         answered = lower.driver.machine.state.run if lower.driver else b""
         self._of = run if answered in (b"", run) else answered

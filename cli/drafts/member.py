@@ -14,11 +14,15 @@ from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import Scenario
 
 RUNS = 4  #: that the proposed budget lasts for
+TRUST = "trust: {ca: ca.crt, crl: crl.pem}   # as in all files of the fleet: its broker can forge no message"
+NO_TRUST = "# trust: {ca: ca.crt}            # if all files of the fleet have it, its broker can forge no message"
 
 
-def text(name: str, place: tuple[str, str], scenario: Scenario, raw: DocumentView, data: str) -> str:
+def text(
+    name: str, place: tuple[str, str], scenario: Scenario, raw: DocumentView, data: str, *, trust: bool = False
+) -> str:
     """The file of `name`, beside its certificate and key. `place`: fleet and broker; `raw`: the scenario as it was
-    read; `data`: that section.
+    read; `data`: that section; `trust`: the fleet trusts no broker.
     """
     fleet, broker = place
     terms = make_plan(scenario, scenario.kind.public(scenario, "scenario")).terms
@@ -32,7 +36,7 @@ node: {quoted(name)}
 fleet: {quoted(fleet)}
 broker: {quoted(broker)}
 tls: {quoted(tls)}
-# trust: {{ca: ca.crt}}            # if all files of the fleet have it, its broker can forge no message
+{TRUST if trust else NO_TRUST}
 state: {quoted(f"state-{name}")}                 # its ledger and its outcome; keep it
 # mark: /another/disk/{name}.mark   # remembers how far the ledger has come, against an old copy of it
 {data}\

@@ -44,6 +44,11 @@ def arguments(name: str, parser: argparse.ArgumentParser) -> None:
         add("--site", metavar="SITE", help="of a scenario with sites: the fleet of this one's devices, beside --above")
         add("--above", metavar="DIR", type=Path, help="the directory of the fleet of sites")
         add(
+            "--trust",
+            action="store_true",
+            help="no broker is trusted: the coordinator's file has trust, and so have those of the devices, DIR/NAME",
+        )
+        add(
             "--bridge",
             metavar=("NAME", "URL", "NODE,NODE"),
             nargs=3,
@@ -110,11 +115,19 @@ def _init(options: argparse.Namespace) -> None:
         kind=options.broker_kind,
         bridges=bridges,
         site=options.site,
+        trust=options.trust,
     )
     if above is not None and options.site not in (there := above.members()):
         raise InputError(f"--site: found {options.site}, expected one of {', '.join(there)} ({above.path})")
+    if above is not None and (missing := [site for site in above.members() if site not in above.identities]):
+        raise InputError(
+            f"--above: found no certificate of {', '.join(missing)} in {above.path}, expected one of each site: "
+            f"they know each other by them (hushgrid fleet enrol {above.path} {missing[0]})"
+        )
     if above is not None and same_broker(file.broker, above.broker):
         raise InputError(f"--broker: found that of {above.path}, expected another: it would see the site's sums")
+    if options.trust:
+        _check_plan(options.scenario)
     directory = FleetDirectory.make(options.directory, file, options.scenario, options.ca_key)
     key = options.ca_key or directory.path / "ca.key"
     if options.here is not None:
@@ -123,6 +136,10 @@ def _init(options: argparse.Namespace) -> None:
             directory.enrol(name, request(name, options.here), authority)
             directory.hand_over(name, options.here)
     directory.write_coordinator(options.here)
+    if options.trust:
+        from hushgrid.cli.operator import boxes
+
+        boxes.write_all(directory)
     if above is not None:
         directory.write_site(above, options.here)
     directory.write_broker()
@@ -131,10 +148,20 @@ def _init(options: argparse.Namespace) -> None:
         f"{directory.path}: fleet {directory.fleet} on {directory.broker}, members {', '.join(members)}\n"
         f"{directory.path}/broker: all that the broker reads, its own key among it\n"
         + "".join(f"{directory.folder(name)}: the same of the site {name}\n" for name in directory.bridges)
+        + (f"{directory.box('NAME')}: what each box needs, its owner reads budget and allow\n" if options.trust else "")
         + f"{key} can sign further members: move it to a place outside the fleet (--ca-key FILE names it)\n"
         f"next, for each member, on its box: hushgrid fleet request {members[0]} --out FOLDER\n"
         f"then here: hushgrid fleet enrol {directory.path} {members[0]} --request {members[0]}.csr"
     )
+
+
+def _check_plan(file: Path) -> None:
+    """Raises InputError unless devices can be told what they are to consent to."""
+    from hushgrid.node.config.planning import make_plan
+    from hushgrid.node.config.scenario import load_scenario
+
+    scenario = load_scenario(file)
+    make_plan(scenario, scenario.kind.public(scenario, str(file)), str(file))
 
 
 def _show_request(made: Request, folder: Path) -> None:
@@ -167,15 +194,33 @@ def _sign(options: argparse.Namespace) -> None:
         directory.renew(options.name, request, authority, options.now)
     directory.write_broker()
     path, ends = directory.path, directory.identity(options.name).newest.ends
+    beside = _beside(directory, options.name)
     print(
         f"key fingerprint {request.fingerprint}: is it the one that the box has shown?\n"
-        f"{path}/{options.name}.crt: {options.name}, until {ends:%Y-%m-%d}; to the box with {path}/ca.crt"
+        f"{path}/{options.name}.crt: {options.name}, until {ends:%Y-%m-%d}; to the box with {beside}"
     )
+    if options.what == "renew" and options.now:
+        tell_list(directory)
     if options.what == "renew":
         left = (
             "" if options.now else f"; the older one stays valid until hushgrid fleet retire {path} has seen this one"
         )
         print(f"the box takes it at SIGHUP, or by itself on the last day of the older one{left}")
+
+
+def _beside(directory: FleetDirectory, name: str) -> str:
+    """What goes to a box with its certificate; the folder of a box that no broker is trusted by has all of it."""
+    if directory.trust and (box := directory.box(name)).is_dir():
+        directory.hand_over(name, box)
+        return str(box)
+    crl = f" and {directory.path}/crl.pem" if directory.trust else ""
+    return f"{directory.path}/ca.crt{crl}"
+
+
+def tell_list(directory: FleetDirectory) -> None:
+    """Says where the list of revoked certificates goes besides the broker."""
+    if directory.trust:
+        print(f"{directory.path}/crl.pem: to every end; until then it takes the revoked one for who it was")
 
 
 def _list(directory: FleetDirectory) -> None:

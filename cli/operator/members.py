@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hushgrid.cli.operator.enrolment import read_request
 from hushgrid.cli.operator.revoking import add_apply, revoke
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.types import Document
 
 if TYPE_CHECKING:
     from hushgrid.broker.enrolment.changes import Change
@@ -59,6 +56,7 @@ def main(options: argparse.Namespace) -> int:
 def _add(directory: FleetDirectory, options: argparse.Namespace) -> None:
     from hushgrid.broker.enrolment import changes
     from hushgrid.broker.enrolment.authority import check_name
+    from hushgrid.cli.operator import boxes
 
     name, file = check_name(options.name), directory.scenario_file
     request = None if options.request is None else read_request(options.request)
@@ -74,9 +72,9 @@ def _add(directory: FleetDirectory, options: argparse.Namespace) -> None:
         directory.enrol(name, request, directory.authority(options.ca_key))
     directory.take(change.text)
     if options.zone is not None:
-        _write_zone(directory, change, name, options.zone, folder)
+        boxes.write_zone(directory, name, options.zone, folder)
     else:
-        _write_rows(directory, change, name, options.data, options.labels, folder)
+        boxes.write_rows(directory, name, options.data, options.labels, folder)
     if request is not None:
         directory.hand_over(name, folder)
         print(f"key fingerprint {request.fingerprint}: is it the one that the box has shown?")
@@ -121,57 +119,13 @@ def _count(file: Path) -> int | None:
     return len(table.b)
 
 
-def _write_zone(directory: FleetDirectory, change: Change, name: str, buses: Sequence[int], folder: Path) -> None:
-    """The files of a zone's box, with the loads of the case file."""
-    from hushgrid.cli.drafts.member import write_loads, zone_data
-
-    source: str = change.scenario.kind.source(change.scenario.problem)
-    case = Path(source)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if case.is_file():
-        shutil.copyfile(case, folder / case.name)
-    write_loads(folder / f"loads-{name}.csv", source, buses)
-    _write_box(directory, change, name, zone_data(name, case.name, buses), folder)
-
-
-def _write_rows(
-    directory: FleetDirectory, change: Change, name: str, data: str, labels: str | None, folder: Path
-) -> None:
-    """The files of a box with rows, which are there already."""
-    from hushgrid.cli.drafts.member import rows_data
-
-    problem = _raw(directory, change)["problem"]
-    if problem["kind"] in ("logistic", "softmax"):
-        span = f"{{classes: {problem.get('classes', 2)}}}"
-    else:
-        low, _, high = (labels or "-1,1").partition(",")
-        span = f"{{low: {low}, high: {high}}}"
-    _write_box(directory, change, name, rows_data(data, span), folder)
-
-
-def _write_box(directory: FleetDirectory, change: Change, name: str, data: str, folder: Path) -> None:
-    """The file of a box, and who signs for the fleet."""
-    from hushgrid.cli.drafts import member
-    from hushgrid.node.durable import write_file
-
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    shutil.copyfile(directory.path / "ca.crt", folder / "ca.crt")
-    raw = _raw(directory, change)
-    text = member.text(name, (directory.fleet, directory.broker_of(name)), change.scenario, raw, data)
-    write_file(folder / f"{name}.yaml", text.encode())
-
-
-def _raw(directory: FleetDirectory, change: Change) -> Document:
-    from hushgrid.node.schema.yaml_file import parse_yaml
-
-    return parse_yaml(change.text, str(directory.scenario_file))
-
-
 def _tell_others(directory: FleetDirectory, change: Change) -> None:
     """The zones whose buses have changed need other files: theirs are written beside the new one's."""
+    from hushgrid.cli.operator import boxes
+
     for name, buses in change.moved.items():
         folder = directory.path / name
-        _write_zone(directory, change, name, buses, folder)
+        boxes.write_zone(directory, name, buses, folder)
         print(
             f"{name}: its zone is {', '.join(map(str, buses))} now: data and loads as in {folder}/{name}.yaml, "
             "budget and allow as its owner has them; then a restart of its device"

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hushgrid.cli.operator.enrolment import tell_list
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.columns import columns
 
@@ -70,6 +71,7 @@ def revoke(directory: FleetDirectory, name: str, authority: Authority, apply: st
     directory.revoke(name, authority)
     path = directory.path
     print(f"{name}: its certificates are revoked, {path}/broker has it no more")
+    tell_list(directory)
     if not cut.clears:
         directory.write_broker()
     try:
@@ -132,6 +134,7 @@ def _retire(directory: FleetDirectory, names: list[str], authority: Authority, a
     print(columns(rows))
     if not any(used.get(name) == directory.identity(name).newest.serial for name in renewed):
         return
+    tell_list(directory)
     if apply is not None:
         run(apply)
     else:

@@ -144,9 +144,8 @@ def _coordinator(path: Path) -> str:
     config = load_coordinator(path)
     tls_context(parse_urls(config.broker)[0], config.tls)
     _, plan = prepare(config, str(path))
-    members = plan.sites or plan.nodes
-    first = f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(members)}"
-    credentials_of(COORDINATOR, config.trust, config.tls, str(path), plan.nodes)
+    first = f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(plan.parties)}"
+    credentials_of(COORDINATOR, config.trust, config.tls, str(path), plan.parties)
     lines = [*_in_clear(config.broker), *trust_words(config.trust), *_certificate(config.tls)]
     return "\n  ".join([first, *lines])
 
@@ -157,11 +156,15 @@ def _site(path: Path) -> str:
     for broker, tls in ((config.broker, config.tls), (above.broker, above.tls)):
         tls_context(parse_url(broker), tls)
     masks_by(above.site, above.tls, above.believed)
+    credentials_of(COORDINATOR, config.trust, config.tls, str(path), ())
+    credentials_of(above.site, above.trust, above.tls, f"{path}: above")
     first = (
         f"coordinator of the devices of fleet {config.fleet} on {config.broker}, and site {above.site} of fleet "
         f"{above.fleet} on {above.broker}: it adds no noise and has no budget"
     )
-    return "\n  ".join([first, *_in_clear(config.broker, above.broker), *_certificate(above.tls)])
+    whose = (("its devices", config.trust), (f"the fleet {above.fleet}", above.trust))
+    trusted = [f"towards {who}, {line}" for who, t in whose for line in trust_words(t)]
+    return "\n  ".join([first, *_in_clear(config.broker, above.broker), *trusted, *_certificate(above.tls)])
 
 
 def _in_clear(*brokers: str) -> list[str]:

@@ -114,6 +114,7 @@ class Above(Section, frozen=True, kw_only=True):
     ca: str | None = None  #: or the authorities of these, a file
     revoked: Fingerprints | None = None  #: beside `ca`: fingerprints of certificates that are believed no more
     crl: str | None = None  #: beside `ca`: a file with its authorities' lists of revoked certificates
+    trust: Trusted | None = None  #: whose messages count, of the fleet's coordinator [whatever its broker delivers]
 
     @property
     def believed(self) -> AllowMasked:
@@ -131,17 +132,15 @@ class SiteConfig(Section, frozen=True, kw_only=True):
     #: its owner knows that the broker is reached without encryption over a network (mqtt:// to another machine)
     broker_in_clear: bool = False
     keepalive: Keepalive = 60  #: without a word for 1.5 times as long, the broker takes it for dead
+    wait_s: Seconds = 60.0  #: for all devices to be there; then a run is made of those who are, if the plan allows it
     silent_s: Seconds = 10.0  #: a device that says nothing for so long is done without, if the plan allows for it
     state: str  #: a directory of its own: two ledgers
+    trust: Trusted | None = None  #: whose messages count, of its devices [whatever its broker delivers]
     above: Above  #: the fleet of sites
 
     @property
     def budget(self) -> None:
         """It has none: what it hands on is post-processing."""
-
-    @property
-    def trust(self) -> None:
-        """What a site says is not sealed."""
 
 
 def is_site(path: Path) -> bool:
@@ -173,7 +172,9 @@ def load_site(path: Path) -> SiteConfig:
 
     tls = near_tls(above.tls, path)
     assert tls is not None
-    above = msgspec.structs.replace(above, tls=tls, ca=absolute(above.ca), crl=absolute(above.crl))
+    paths = {"ca": absolute(above.ca), "crl": absolute(above.crl), "trust": near_trust(above.trust, path)}
+    above = msgspec.structs.replace(above, tls=tls, **paths)
     above.believed  # noqa: B018  (raises InputError)
     state = str((path.parent / config.state).resolve())
-    return msgspec.structs.replace(config, tls=near_tls(config.tls, path), state=state, above=above)
+    trust = near_trust(config.trust, path)
+    return msgspec.structs.replace(config, tls=near_tls(config.tls, path), trust=trust, state=state, above=above)

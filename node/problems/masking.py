@@ -149,10 +149,10 @@ def site_member(plan: Plan, site: str, masks: masked.Masks, run: bytes) -> sites
     return sites.SiteMember(site, masks, numbers(plan), np.zeros(plan.problem.size), plan.running.rounds, run)
 
 
-def site_centre(plan: Plan, site: str) -> sites.SiteCentre:
-    """The machine of a site towards its devices."""
+def site_centre(plan: Plan, site: str, devices: list[str]) -> sites.SiteCentre:
+    """The machine of a site towards these devices of it."""
     context = masked.ServerContext(
-        members=plan.sites[site],
+        members=devices,
         terms=numbers(plan, site),
         start=np.zeros(plan.problem.size),
         public=lambda x: x,

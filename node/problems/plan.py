@@ -66,6 +66,11 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         masked = self.terms.masked if self.terms else None
         return dict(dealt(self.nodes, masked.sites.sizes)) if masked and masked.sites else {}
 
+    @property
+    def parties(self) -> list[str]:
+        """Who takes part in the run of the fleet's coordinator: the sites, or all nodes."""
+        return list(self.sites) or self.nodes
+
     @cached_property
     def site_of(self) -> dict[str, str]:
         """The site of each node; {} without sites."""

@@ -5,6 +5,7 @@ import shutil
 import pytest
 import yaml
 
+from tests.support.daemons.site_fleet import SCENARIO
 from tests.support.paths import DEPLOY
 
 
@@ -96,3 +97,23 @@ def test_a_quorum_is_of_the_members(hushgrid, tmp_path):
     refused = hushgrid("check", tmp_path / "c.yaml")
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.endswith("c.yaml: quorum: found 4, expected at most 3, the members\n")
+
+
+@pytest.mark.parametrize(
+    ("quorum", "line"),
+    [
+        (4, "quorum: found 4, expected at most 3, the members"),
+        (1, "quorum: found 1, expected at least 2, the fewest sites of a round"),
+    ],
+)
+def test_a_quorum_of_sites_is_no_smaller_than_the_plans(hushgrid, tmp_path, quorum, line):
+    how = "masked: {corrupt: 0, sites: {number: 3, contributors: 2}}"
+    (tmp_path / "s.yaml").write_text(SCENARIO.replace("masked: {corrupt: 0, sites: {number: 2}}", how))
+    centre = {"fleet": "taps", "broker": "mqtt://localhost", "scenario": "s.yaml", "state": "state"}
+    schedule = {"run": {"every": "15min"}, "wait_s": 10, "quorum": quorum}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(centre | schedule))
+    refused = hushgrid("check", tmp_path / "c.yaml")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.endswith(f"c.yaml: {line}\n")
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(centre | schedule | {"quorum": 2}))
+    assert hushgrid("check", tmp_path / "c.yaml").code == 0

@@ -127,6 +127,10 @@ class Setup(ABC):
         """How a site of two levels masks against the others."""
         raise NotImplementedError
 
+    def site_child(self, name: str, place: Path) -> Document:
+        """What another process makes that from, with `masks.maker`; files for it as of `child`."""
+        raise NotImplementedError
+
     @abstractmethod
     def child(self, name: str, place: Path) -> Document:
         """What another process makes this node from, with `node`. Files for it are written to the directory `place`."""
@@ -280,9 +284,12 @@ def versions() -> dict[str, str]:
 
 def _levels(over: Finished, seen: Recorded, fleet: str) -> Document:
     """What went on in each of two levels. `fleet`: the upper one's name."""
-    above = over.seconds.get(fleet, 0.0)
+    above, together = over.seconds.get(fleet, 0.0), sum(over.seconds.values())
     rows = {
-        "in_sites": (*over.below, sum(over.seconds.values()) - above),
+        "in_sites": (*over.below, together - above),
         "between_sites": (seen.total_messages, seen.total_bytes, above),
     }
-    return {key: {"messages": m, "bytes": b, "seconds": round(s, 3)} for key, (m, b, s) in rows.items()}
+    return {
+        key: {"messages": m, "bytes": b, "seconds": round(s, 3) if over.seconds else None}
+        for key, (m, b, s) in rows.items()
+    }

@@ -65,6 +65,9 @@ class RowNodes(GraphSetup):
     def site_masks(self, name: str) -> MakeMasks:
         return self._masks[name]
 
+    def site_child(self, name: str, place: Path) -> Document:
+        return saved(self._identities, name, place)
+
     @cached_property
     def _masks(self) -> Mapping[str, MakeMasks]:
         return makers(self.plan)

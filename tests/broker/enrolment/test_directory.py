@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from hushgrid.broker.enrolment import authority
@@ -15,7 +16,10 @@ from hushgrid.cli.main import main
 from hushgrid.cli.owner import doctor
 from hushgrid.cli.owner.findings import Place
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.config.coordinator import load_site
+from hushgrid.node.config.coordinator import load_coordinator, load_site
+from hushgrid.node.config.device import load_device
+from hushgrid.node.config.trust import credentials_of
+from hushgrid.node.masks import identity
 from tests.support.daemons.site_fleet import SCENARIO
 from tests.support.paths import DEPLOY
 
@@ -167,6 +171,52 @@ def test_the_brokers_own_certificate_is_not_revoked(fleet, capsys):
     assert "found the broker, expected a client" in fails(capsys, "revoke", fleet.path, "broker")
 
 
+# --- a fleet that trusts no broker ---
+
+
+@pytest.mark.parametrize(
+    ("scenario", "members"), [(DEPLOY / "scenario.yaml", ["z1", "z2", "z3"]), (DEPLOY / "ring/scenario.yaml", None)]
+)
+def test_trust_makes_the_files_of_every_end_with_it(tmp_path, scenario, members):
+    """Zones and rows: what each file names is there once the box has its certificate and its rows."""
+    init = ("init", tmp_path / "F", "--fleet", "demo", "--broker", URL, "--scenario", scenario, "--trust")
+    assert main(["fleet", *map(str, init), "--here", str(tmp_path / "certs")]) == 0
+    fleet = FleetDirectory(tmp_path / "F")
+    assert fleet.trust
+    names = fleet.members()
+    assert members in (None, names)
+    trusted = load_coordinator(fleet.path / "coordinator.yaml").trust
+    assert (trusted.ca, trusted.crl) == tuple(str(tmp_path / "certs" / file) for file in ("ca.crt", "crl.pem"))
+    for name in names:
+        box = fleet.box(name)
+        assert main(["fleet", "request", name, "--out", str(box)]) == 0
+        assert main(["fleet", "enrol", str(fleet.path), name, "--request", str(box / f"{name}.csr")]) == 0
+        config = load_device(box / f"{name}.yaml")
+        assert credentials_of(name, config.trust, config.tls, "a file").trust is not None
+    if members:
+        assert main(["check", str(fleet.box("z1") / "z1.yaml")]) == 0
+
+
+def test_every_box_has_the_list_of_revoked_that_the_broker_has(tmp_path, capsys):
+    init = ("init", tmp_path / "F", "--fleet", "demo", "--broker", URL, "--scenario", DEPLOY / "scenario.yaml")
+    assert main(["fleet", *map(str, init), "--trust"]) == 0
+    fleet = FleetDirectory(tmp_path / "F")
+    enrolled(fleet, tmp_path / "box", "z2")
+    capsys.readouterr()
+    assert main(["fleet", "revoke", str(fleet.path), "z2"]) == 0
+    assert f"{fleet.path}/crl.pem: to every end" in capsys.readouterr().out
+    lists = [fleet.path / "crl.pem", *(fleet.box(z) / "crl.pem" for z in fleet.members())]
+    assert {file.read_bytes() for file in lists} == {(fleet.path / "broker/crl.pem").read_bytes()}
+    assert len(revoked(fleet)) == 1
+
+
+def test_a_plan_that_no_device_could_consent_to_makes_no_directory(tmp_path, capsys):
+    (tmp_path / "scenario.yaml").write_text(SCENARIO.replace("corrupt: 0", "corrupt: 6"))
+    init = ("init", tmp_path / "F", "--fleet", "demo", "--broker", URL, "--scenario", tmp_path / "scenario.yaml")
+    fails(capsys, *init, "--trust")
+    assert not (tmp_path / "F").exists()
+
+
 # --- sites with a bridged broker ---
 
 
@@ -216,21 +266,49 @@ def test_bridges_are_mosquittos(tmp_path, bridged, capsys):
 # --- sites ---
 
 
+def test_the_generated_file_of_a_site_is_one_that_its_coordinator_takes(tmp_path, capsys):
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    common, here = ["--scenario", str(tmp_path / "scenario.yaml"), "--trust"], tmp_path / "certs"
+    assert main(["fleet", "init", str(tmp_path / "top"), "--fleet", "taps", "--broker", URL, *common]) == 0
+    above = FleetDirectory(tmp_path / "top")
+    for name in ("s1", "s2"):
+        enrolled(above, here, name)
+    above.hand_over("s1", here)
+    site = ["--broker", "mqtts://site1.example", "--site", "s1", "--above", str(above.path), "--here", str(here)]
+    assert main(["fleet", "init", str(tmp_path / "low"), "--fleet", "taps-s1", *site, *common]) == 0
+    capsys.readouterr()
+    assert main(["check", str(tmp_path / "low/coordinator.yaml")]) == 0
+    said = capsys.readouterr().out
+    assert f"towards the fleet taps, trust: only messages count that are sealed in this session by whom {here}" in said
+    assert "above-crl.pem revokes" in said
+
+
 def test_the_fleet_of_sites_and_a_fleet_a_site_are_made_from_one_scenario(tmp_path, capsys):
     """The coordinator of a site has the files of both: its own fleet's, and its certificate in the fleet above."""
     (tmp_path / "scenario.yaml").write_text(SCENARIO)
     common = ["--scenario", str(tmp_path / "scenario.yaml")]
     top, low, other = (str(tmp_path / name) for name in ("top", "s1", "other"))
-    assert main(["fleet", "init", top, "--fleet", "taps", "--broker", URL, *common]) == 0
-    assert FleetDirectory(Path(top)).members() == ["s1", "s2"]
+    assert main(["fleet", "init", top, "--fleet", "taps", "--broker", URL, *common, "--trust"]) == 0
+    above = FleetDirectory(Path(top))
+    assert above.members() == ["s1", "s2"]
+    assert not above.box("s1").exists()
     init = ["fleet", "init", low, "--fleet", "taps-s1", *common]
     site = [*init, "--broker", "mqtts://site1.example:8883", "--site", "s1"]
-    assert main([*site, "--above", top]) == 0
+    assert main([*site, "--above", top]) == 2
+    assert "--above: found no certificate of s1, s2 in" in capsys.readouterr().err
+    assert not Path(low).exists()
+    for name in ("s1", "s2"):
+        enrolled(above, tmp_path / "keys", name)
+    assert main([*site, "--above", top, "--trust"]) == 0
     fleet = FleetDirectory(Path(low))
     assert fleet.members() == fleet.access().devices == ["n0", "n1", "n2"]
     config = load_site(fleet.path / "coordinator.yaml")
     assert (config.fleet, config.above.fleet, config.above.site, config.above.broker) == ("taps-s1", "taps", "s1", URL)
-    assert config.above.ca == str(fleet.path / "certs/above-ca.crt")
+    pins = [identity.fingerprint(above.certificate(s).public_bytes(Encoding.DER)) for s in ("s1", "s2")]
+    assert list(config.above.peers) == pins
+    assert config.trust.crl == str(fleet.path / "certs/crl.pem")
+    assert config.above.trust.crl == str(fleet.path / "certs/above-crl.pem")
+    assert load_device(fleet.box("n0") / "n0.yaml").trust is not None
     assert (fleet.path / "above-ca.crt").read_bytes() == (Path(top) / "ca.crt").read_bytes()
     capsys.readouterr()
     for wrong, words in (

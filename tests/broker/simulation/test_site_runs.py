@@ -142,6 +142,6 @@ def test_a_site_starts_though_it_cannot_read_the_plan_of_its_last_run(tmp_path):
         assert Site(upper, lambda plan: None).finished
 
 
-def test_a_run_with_sites_stays_in_one_process(tmp_path):
-    with pytest.raises(InputError, match="transport: found mqtt with sites, expected memory"):
-        run(summed(tmp_path, nodes=6, **SITES), transport="mqtt")
+def test_one_broker_is_not_enough_for_a_run_with_sites(tmp_path):
+    with pytest.raises(InputError, match=r"--broker: found mqtt://127.0.0.1:1 with sites, expected auto, embedded or"):
+        run(summed(tmp_path, nodes=6, **SITES), transport="mqtt", broker="mqtt://127.0.0.1:1")

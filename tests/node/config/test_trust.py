@@ -13,7 +13,7 @@ from tests.support.daemons.deployed_fleet import certificates
 from tests.support.daemons.site_fleet import SCENARIO
 from tests.support.paths import DEPLOY
 
-MARK = "ab" * 32
+MARK, ENDS = "ab" * 32, ("coordinator", "s1")
 
 
 @pytest.fixture
@@ -84,10 +84,47 @@ def test_a_coordinator_needs_the_fingerprint_of_every_member(tmp_path):
         check(file)
 
 
-def test_a_coordinator_of_sites_has_no_trust_because_no_site_seals_what_it_says(tmp_path):
+def test_a_coordinator_of_sites_needs_the_fingerprint_of_every_site(tmp_path):
+    certificates(tmp_path / "certs", "coordinator")
     (tmp_path / "scenario.yaml").write_text(SCENARIO)
     file = tmp_path / "coordinator.yaml"
-    text = "fleet: taps\nbroker: mqtt://127.0.0.1\nscenario: scenario.yaml\nstate: lib\n"
-    file.write_text(f"{text}trust: {{fingerprints: {{s1: {MARK}, s2: {MARK}}}}}\n")
-    with pytest.raises(InputError, match="trust: found it beside sites, expected none"):
+    tls = "tls: {ca: certs/ca.crt, cert: certs/coordinator.crt, key: certs/coordinator.key}"
+    text = f"fleet: taps\nbroker: mqtts://broker.example\n{tls}\nscenario: scenario.yaml\nstate: lib\n"
+    file.write_text(f"{text}trust: {{fingerprints: {{s1: {MARK}}}}}\n")
+    with pytest.raises(InputError, match=r"trust\.fingerprints: found none of s2, expected one"):
         check(file)
+    file.write_text(f"{text}trust: {{fingerprints: {{s1: {MARK}, s2: {MARK}}}}}\n")
+    assert "by the certificates of s1, s2" in check(file)
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "line"),
+    [
+        ("{ca: none.crt}", "", "above: trust.ca: .*none.crt: No such file"),
+        (f"{{fingerprints: {{s2: {MARK}}}}}", "", "above: trust.fingerprints: found none of coordinator, expected one"),
+        ("{ca: certs/ca.crt}", "trust: {ca: certs/s1.crt}", "trust.ca: .*s1.crt: found a certificate that may sign"),
+    ],
+)
+def test_what_is_wrong_with_a_sites_trust_is_one_line_that_says_of_which_level(tmp_path, above, below, line):
+    file = site_file(tmp_path, above, below)
+    with pytest.raises(InputError, match=line) as error:
+        check(file)
+    assert "\n" not in str(error.value)
+
+
+def test_check_says_what_a_site_trusts_on_either_level(tmp_path):
+    said = check(site_file(tmp_path, "{ca: certs/ca.crt}", "trust: {ca: certs/ca.crt}"))
+    assert "towards its devices, trust: only messages count that are sealed" in said
+    assert "towards the fleet taps, trust: only messages count that are sealed" in said
+
+
+def site_file(tmp_path, above, below):
+    certificates(tmp_path / "certs", "coordinator", "s1")
+    own = {name: f"tls: {{ca: certs/ca.crt, cert: certs/{name}.crt, key: certs/{name}.key}}" for name in ENDS}
+    file = tmp_path / "s1.yaml"
+    file.write_text(
+        f"fleet: taps-s1\nbroker: mqtts://s1.example\n{own['coordinator']}\nstate: lib\n{below}\n"
+        f"above:\n  site: s1\n  fleet: taps\n  broker: mqtts://broker.example\n  {own['s1']}\n"
+        f"  peers: [{MARK}]\n  trust: {above}\n"
+    )
+    return file

@@ -23,15 +23,24 @@ from tests.support.paths import DEPLOY
 class Enrolled(Fleet):
     """Three zones, their coordinator and broker, with certificates of the fleet's own authority."""
 
-    def __init__(self, directory: Path, program: Path, stack: ExitStack, scenario: Path = DEPLOY / "scenario.yaml"):
+    def __init__(
+        self,
+        directory: Path,
+        program: Path,
+        stack: ExitStack,
+        scenario: Path = DEPLOY / "scenario.yaml",
+        *init: str,
+        everybody: int = 0,
+    ):
+        """`init`: further options of it; `everybody`: a port of the broker where anybody may say and hear all."""
         port = free_port()
         super().__init__(directory / "boxes", f"mqtts://127.0.0.1:{port}", stack)
         self.certs, self.path = self.directory / "certs", directory / "F"
-        init = ("init", self.path, "--fleet", "demo", "--broker", self.url, "--scenario", scenario)
-        self.operator(*init, "--here", self.certs)
+        begun = ("init", self.path, "--fleet", "demo", "--broker", self.url, "--scenario", scenario)
+        self.operator(*begun, "--here", self.certs, *init)
         file = self.path / "coordinator.yaml"
         file.write_text(re.sub("^state: .*$", f"state: {self.state('coordinator')}", file.read_text(), flags=re.M))
-        self.broker = self._broker(program, port)
+        self.broker = self._broker(program, port, everybody)
         self.reload = f"kill -HUP {self.broker.pid}"
 
     @property
@@ -74,11 +83,16 @@ class Enrolled(Fleet):
         daemon.wait_for("ready on")
         return daemon
 
-    def _broker(self, program: Path, port: int) -> subprocess.Popen[bytes]:
+    def _broker(self, program: Path, port: int, everybody: int) -> subprocess.Popen[bytes]:
         conf = self.path / "broker" / "mosquitto.conf"
         here = self.directory / "mosquitto.conf"
         shutil.copyfile(conf, here)
-        here.write_text(here.read_text().replace("log_dest syslog", "log_dest stderr"))
+        text = here.read_text().replace("log_dest syslog", "log_dest stderr")
+        if everybody:
+            text += f"listener {everybody} 127.0.0.1\nallow_anonymous true\n"
+            acl = self.path / "broker" / "hushgrid.acl"
+            acl.write_text("topic readwrite hushgrid/#\n" + acl.read_text())
+        here.write_text(text)
         with (self.directory / "mosquitto.log").open("wb") as file:
             child = subprocess.Popen([program, "-c", here], stdout=file, stderr=file)
         self.stack.callback(child.wait)

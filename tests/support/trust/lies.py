@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from hushgrid.broker.simulation.memory import MemoryBroker
 from hushgrid.kernels.machine import Malformed
+from hushgrid.kernels.patterns.masked_messages import Ask, Masked
 from hushgrid.kernels.patterns.neighbours import Reached
 from hushgrid.kernels.patterns.star import Released
 from hushgrid.kernels.patterns.token import Held, Notice
@@ -62,6 +63,15 @@ def _released(src, envelope):
     return replace(envelope, body=replace(body, disagreement=body.disagreement + 1.0, values=-2.0 * body.values))
 
 
+def _masked(src, envelope):
+    match envelope.body:
+        case Ask(x=x) as ask:
+            return replace(envelope, seq=envelope.seq + 1, body=replace(ask, round=ask.round + 1, x=x + 1.0))
+        case Masked(share) as answer:
+            return replace(envelope, body=replace(answer, share=share[::-1]))
+    return None
+
+
 def _epoch(src, envelope):
     if isinstance(body := envelope.body, Notice):
         raised = replace(body, announced=body.announced + 1, barrier=99)
@@ -83,6 +93,7 @@ LIES = {
     "plan": _plan,
     "mark": _mark,
     "iterate": _vectors,
+    "masked": _masked,
     "epoch": _epoch,
     "report": _report,
     "set-points": _released,

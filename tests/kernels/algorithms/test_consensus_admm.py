@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.algorithms.consensus_admm import Params
-from hushgrid.kernels.algorithms.owners import accelerated, centred, mean
+from hushgrid.kernels.algorithms.owners import accelerated, centred, coefficients, mean
 from hushgrid.kernels.errors import Failed
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns.star import (
@@ -216,7 +216,9 @@ def test_acceleration_solves_a_linear_iteration_at_once_when_it_has_seen_all_of_
         ys.append(y)
         Rs.append(B @ y + b - y)
         y = y + Rs[-1]
-    assert accelerated(ys[1:], Rs[1:]) == pytest.approx(fixed, abs=1e-5)
+    differences = np.diff(Rs[1:], axis=0)
+    gamma = coefficients(differences @ differences.T, differences @ Rs[-1])
+    assert accelerated(ys[1:], Rs[1:], gamma) == pytest.approx(fixed, abs=1e-5)
     assert np.linalg.norm(ys[-1] + Rs[-1] - fixed) > 0.1  # the plain step is far away still
 
 

@@ -73,13 +73,13 @@ class StarCoordinator(Coordinator):
         if self.plan.terms is not None and self.plan.terms.masked is not None:
             masked = self._kind.masked_centre(self.plan)
             return algorithm.masked_server(replace(masked, start=warm_start.latest(start)) if start else masked)
-        if start is not None:
+        if start is not None and not self.plan.sites:
             warm = {m: v for m, v in warm_start.vectors(start, "warm").items() if m in self.shares}
             duals = {
                 m: v for m, v in warm_start.vectors(start, "dual").items() if m in self.shares and m not in self.cold
             }
             centre = replace(centre, warm=warm, duals=duals, factor=start.factor)
-        return algorithm.server(centre)
+        return algorithm.server_of(centre) if self.plan.sites else algorithm.server(centre)
 
     @property
     def cold(self) -> list[str]:

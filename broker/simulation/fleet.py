@@ -30,10 +30,11 @@ from hushgrid.broker.simulation.memory import MemoryBroker, Served
 from hushgrid.broker.simulation.problems.base import Finished, Setup
 from hushgrid.broker.simulation.processes import END_S, HURRY_S, Child, Fleet, Outcome, deal, sweep
 from hushgrid.broker.simulation.progress import Progress
+from hushgrid.broker.simulation.recorders.base import Observer
 from hushgrid.broker.simulation.setup import prepare
 from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.site import Site, fleet_of
-from hushgrid.broker.sites.upper import SiteDevice, UpperMember
+from hushgrid.broker.sites.upper import UpperMember
 from hushgrid.kernels.algorithms.registry import PLUGGED
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.privacy.accounting import total_epsilon
@@ -77,6 +78,8 @@ def run_fleet(
     _check(checked, file, transport, broker, target, state)
     progress = progress or Progress(quiet=True)
     setup = prepare(checked, file, arrays, before)
+    if transport == "mqtt" and checked.kind.sites(setup.plan.problem):
+        raise InputError("transport: found mqtt with sites of zones, expected memory")
     progress.phase(f"{checked.name}: {setup.description}")
     for warning in warnings(setup.plan, checked.kind.source(checked.problem)):
         progress.phase(f"warning: {warning}")
@@ -232,7 +235,8 @@ def _memory(run: Started) -> tuple[str, Transcript]:
     eavesdropper = run.eavesdropper
     crashes = scenario.run.faults is not None and scenario.run.faults.crash > 0
     with ExitStack() as stack:
-        traces = {name: stack.enter_context(closing(setup.trace(name, run.place))) for name in run.members}
+        names = (*run.members, *scenario.kind.sites(setup.plan.problem))
+        traces = {name: stack.enter_context(closing(setup.trace(name, run.place))) for name in names}
         opened: dict[str, Ledger] = {}
 
         @stack.callback
@@ -246,7 +250,7 @@ def _memory(run: Started) -> tuple[str, Transcript]:
             run.signals.check()
             ledger = opened[name] = run.ledgers.open(name, buffered=not crashes)
             if name in setup.plan.sites:
-                return site(run, name, opened, buffered=not crashes)
+                return site(run, name, opened, buffered=not crashes, observe=traces.get(name))
             if name == COORDINATOR:
                 return coordinator(
                     scenario.fleet,
@@ -295,7 +299,9 @@ def below_of(site: str) -> str:
     return f"{site}-{COORDINATOR}"
 
 
-def site(run: Started, name: str, opened: dict[str, Ledger], *, buffered: bool) -> Site:
+def site(
+    run: Started, name: str, opened: dict[str, Ledger], *, buffered: bool, observe: Observer | None = None
+) -> Site:
     """A site of the fleet in this process, with its two ledgers, which are among those `opened`."""
     setup, fleet, file = run.setup, run.setup.scenario.fleet, below_of(name)
 
@@ -304,9 +310,9 @@ def site(run: Started, name: str, opened: dict[str, Ledger], *, buffered: bool) 
         if file in opened:  # of before a crash
             opened[file].close()
         below = opened[file] = run.ledgers.open(COORDINATOR, buffered=buffered, file=file)
-        return SiteCoordinator(name, fleet_of(fleet, name), plan, source, below)
+        return SiteCoordinator(name, fleet_of(fleet, name), plan, source, below, observe=observe)
 
-    return Site(UpperMember(SiteDevice(name, setup.site_masks(name)), fleet, opened[name]), begin)
+    return Site(UpperMember(setup.site(name), fleet, opened[name]), begin)
 
 
 def _children(run: Started, url: str, suffix: str, silent_s: float) -> tuple[Child, list[Child]]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import cast
 
 from hushgrid.broker.coordinator.star import StarCoordinator
+from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import HushgridError, Stopped
 from hushgrid.kernels.machine import Step
-from hushgrid.kernels.patterns.sites import SiteCentre
-from hushgrid.kernels.patterns.star import FinalState
+from hushgrid.kernels.patterns.star import FinalState, StarCentre
 from hushgrid.kernels.types import Document
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems import masking
 from hushgrid.node.problems.kind import Tests
 from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.wire import Publication
 
 
@@ -32,16 +34,20 @@ class SiteCoordinator(StarCoordinator):
         wait_s: float = inf,
         silent_s: float = inf,
         missed: Callable[[Stopped], None] | None = None,
+        observe: Callable[[Driver, bool], None] | None = None,
     ) -> None:
         """fleet: that of the site's devices."""
         self.site = site
-        super().__init__(fleet, plan, source, ledger, wait_s=wait_s, silent_s=silent_s, missed=missed)
+        options = {"wait_s": wait_s, "silent_s": silent_s, "missed": missed, "observe": observe}
+        super().__init__(fleet, plan, source, ledger, **options)
 
     def parties(self, plan: RunPlan) -> list[str]:
         return plan.sites[self.site]
 
-    def machine(self) -> SiteCentre:
-        return masking.site_centre(self.plan, self.site)
+    def machine(self) -> StarCentre:
+        if self.terms is not None and self.terms.masked is not None:
+            return masking.site_centre(self.plan, self.site)
+        return cast(Star, self.plan.running).server_of(self.centre, self.site)
 
     def act(self, step: Step) -> list[Publication]:
         """Commits and sends a step that the fleet above has caused."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -24,7 +25,7 @@ from hushgrid.kernels.ranges import FAR, MOST, Count, Gossip, Node
 from hushgrid.kernels.types import DocumentView
 
 if TYPE_CHECKING:
-    from hushgrid.kernels.patterns import masked, neighbours, star
+    from hushgrid.kernels.patterns import levels, masked, neighbours, star
     from hushgrid.kernels.patterns import token as tokens
 
 Variant = Literal["guarded", "published", "none"]
@@ -181,6 +182,7 @@ class Star(Algorithm, frozen=True, kw_only=True):
     figures: ClassVar[tuple[str, ...]] = ()
     #: Whether a member that begins at the flat start must be known to the coordinator, because both keep one dual.
     both_remember: ClassVar[bool] = False
+    two_levels: ClassVar[str] = ""  #: the module of its machines around sites (`above`, `site`); "": it has none
 
     @property
     def per_round(self) -> int:
@@ -223,6 +225,17 @@ class Star(Algorithm, frozen=True, kw_only=True):
     def server(self, context: star.ServerContext) -> star.StarCentre:
         """The coordinator's machine."""
         raise NotImplementedError
+
+    def server_of(self, context: star.ServerContext, site: str = "") -> star.StarCentre:
+        """The machine of the coordinator above the sites of the context, or of this site's towards its members."""
+        machines = import_module(self.two_levels)
+        made: star.StarCentre = machines.site(self, context, site) if site else machines.above(self, context)
+        return made
+
+    def member_of(self, context: star.ServerContext, site: str) -> levels.SiteMember:
+        """A site's machine towards the coordinator above."""
+        machine: levels.SiteMember = import_module(self.two_levels).member(self, context, site)
+        return machine
 
     def masked_server(self, context: masked.ServerContext) -> masked.MaskedCentre:
         """The coordinator's machine where only sums are seen (`unmasked`); all members' is `MaskedMember`."""

@@ -85,6 +85,7 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
         "factor",
     )
     stopping: ClassVar[tuple[float, int] | None] = (1e-4, 3)
+    two_levels: ClassVar[str] = "hushgrid.kernels.algorithms.consensus_sites"
 
     rounds: Count  #: the most rounds around the coordinator
     rho0: Step = 0.2  #: the penalty of flows, before balancing
@@ -236,6 +237,19 @@ class ServerState:
     normal: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: (k^2,) the products of the differences of Rs
 
 
+def check_answer(body: object, m: int, wanted: int, widths: tuple[int, int, int]) -> None:
+    """Raises Malformed unless a member that shares m entries may send this. wanted: `ServerContext.totals`."""
+    match body:
+        case Minimum(z=z, totals=totals, value=value):
+            good = z.shape == (m,) and totals.shape == (wanted,) and abs(value) <= LARGEST
+        case Closing(data=data, z=z, duals=duals, bound=bound):
+            good = (data.size, z.size, duals.size) == widths and bound <= LARGEST
+        case _:
+            good = isinstance(body, Taken)
+    if not good:
+        raise Malformed(f"{type(body).__name__}, expected a minimiser of {m} entries, or what ends a run")
+
+
 class Server(StarCentre):
     """The coordinator. `position[p]` (m_p,) places p's shared entries among all N."""
 
@@ -275,16 +289,7 @@ class Server(StarCentre):
     # --- the pattern ---
 
     def check(self, member: str, body: object) -> None:
-        m, (d, n, y) = self.position[member].size, self.widths[member]
-        match body:
-            case Minimum(z=z, totals=totals, value=value):
-                good = z.shape == (m,) and totals.shape == (self.totals,) and abs(value) <= LARGEST
-            case Closing(data=data, z=z, duals=duals, bound=bound):
-                good = (data.size, z.size, duals.size) == (d, n, y) and bound <= LARGEST
-            case _:
-                good = isinstance(body, Taken)
-        if not good:
-            raise Malformed(f"{type(body).__name__}, expected a minimiser of {m} entries, or what ends a run")
+        check_answer(body, self.position[member].size, self.totals, self.widths[member])
 
     def due(self, body: object) -> None:
         s = self.state
@@ -293,7 +298,8 @@ class Server(StarCentre):
             raise Malformed(f"{type(body).__name__}, expected {expected.__name__} now")
 
     def begin(self) -> None:
-        self.entries.average(self.state)
+        if not self.state.closing:
+            self.entries.average(self.state)
 
     def round_body(self, member: str) -> object:
         s = self.state

@@ -27,7 +27,7 @@ Exact = tuple[float, ...]  #: numbers that add up to a sum without rounding
 SUMS = ("value", "primal", "dual", "size", "force", "worth", "step", "near", "far")
 
 
-class Sums(Struct, frozen=True, kw_only=True):
+class Sums(Struct, array_like=True, frozen=True):
     """What a place knows of a round, over its own entries. Squared norms where not said otherwise."""
 
     apart: float  #: the largest difference of a flow from its mean
@@ -50,7 +50,7 @@ class Sums(Struct, frozen=True, kw_only=True):
         return all(map(isfinite, every)) and all(isfinite(v) for one in (*self.products, *self.steps) for v in one)
 
 
-class Move(Struct, frozen=True):
+class Move(Struct, array_like=True, frozen=True):
     """How the entries of every place go on from a round.
 
     begin: the first round; they stay. plain: s + F. leap: accelerated, by gamma. back: to the plain state before the
@@ -159,14 +159,14 @@ class MemberState:
 
 
 class SiteMember(StarMember):
-    """A site towards the coordinator above. above, own: the entries of its zones there and in the site."""
+    """A site towards the coordinator above. above, own: the entries of its zones there and in the site. It makes at
+    most `rounds` exchanges."""
 
     state: MemberState
 
-    def __init__(self, above: Mapping[str, Index], own: Mapping[str, Index], released: Mapping[str, int], rounds: int):
-        """released: numbers that each zone may be told at the end. rounds: exchanges, at most."""
+    def __init__(self, above: Mapping[str, Index], own: Mapping[str, Index], rounds: int) -> None:
         super().__init__("coordinator", rounds)
-        self.above, self.own, self.released = above, own, released
+        self.above, self.own = above, own
         self.state = MemberState()
 
     @property
@@ -186,12 +186,11 @@ class SiteMember(StarMember):
         match body:
             case Point(v=v, move=move, s=s):
                 begins = (move.how == "begin") == (before is None) and (not s or before is None and shaped(s, self.own))
-                good = begins and shaped(v, self.above) and 0 < move.factor
+                good = begins and isinstance(before, Point | None) and shaped(v, self.above) and 0 < move.factor
             case CloseAll(lam=lam):
-                good = before is not None and (not lam or shaped(lam, self.above))
+                good = isinstance(before, Point) and (not lam or shaped(lam, self.above))
             case ReleasedAll(told=told):
-                good = told.keys() == self.above.keys() and not isinstance(before, Point | None)
-                good = good and all(told[p].values.size in (0, n) for p, n in self.released.items())
+                good = told.keys() == self.above.keys() and isinstance(before, CloseAll)
             case _:
                 good = False
         if not good:

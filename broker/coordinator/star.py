@@ -73,7 +73,7 @@ class StarCoordinator(Coordinator):
         if self.plan.terms is not None and self.plan.terms.masked is not None:
             masked = self._kind.masked_centre(self.plan)
             return algorithm.masked_server(replace(masked, start=warm_start.latest(start)) if start else masked)
-        if start is not None and not self.plan.sites:
+        if start is not None:
             warm = {m: v for m, v in warm_start.vectors(start, "warm").items() if m in self.shares}
             duals = {
                 m: v for m, v in warm_start.vectors(start, "dual").items() if m in self.shares and m not in self.cold

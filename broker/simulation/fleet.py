@@ -188,10 +188,12 @@ def _open(run: Started) -> None:
     """Ledgers that outlive the run take up where they were: at no run, and with the data of now."""
     if not run.ledgers.durable:
         return
-    for name in run.members:
-        with closing(run.ledgers.open(name)) as ledger:
+    sites = run.setup.plan.sites
+    of_sites = [(name, file) for site in sites for name, file in ((site, site), (COORDINATOR, below_of(site)))]
+    for name, file in [*((name, name) for name in run.members), *of_sites]:
+        with closing(run.ledgers.open(name, file=file)) as ledger:
             ledger.runs.abandon()  # what an earlier run left unfinished is not gone on with
-            if name != COORDINATOR:
+            if name in run.setup.plan.nodes:
                 ledger.saw_data(run.setup.stamp)
 
 

@@ -315,6 +315,9 @@ class FleetDirectory:
             f"  tls: {{ca: {folder}/{ABOVE}, cert: {folder}/{site}.crt, key: {folder}/{site}.key}}",
             f"  ca: {folder}/{ABOVE}",
         ]
+        scenario = self.scenario()
+        if case := scenario.kind.source(scenario.problem):
+            lines += [f"  case: {case}", *(f"  ignore: [{', '.join(parts)}]" for parts in [scenario.problem.ignore] if parts)]
         write_file(self.path / f"{COORDINATOR}.yaml", "".join(f"{line}\n" for line in lines).encode())
 
     def take(self, scenario: str) -> None:

@@ -15,8 +15,9 @@ from hushgrid.broker.coordinator.status import Reporter, Views
 from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.site import Site
 from hushgrid.broker.sites.upper import SiteDevice, UpperMember
+from hushgrid.broker.sites.zones import ZoneSite
 from hushgrid.kernels.errors import Stopped
-from hushgrid.node.config.coordinator import SiteConfig
+from hushgrid.node.config.coordinator import Above, SiteConfig
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems import masking
@@ -48,19 +49,25 @@ def main(config: SiteConfig, signals: Signals) -> int:
     return 0
 
 
+def masked_site(up: Above) -> SiteDevice:
+    """A site whose devices mask: it masks against the other sites, by the certificate of its file."""
+    make, believed = masking.masks_by(up.site, up.tls, up.believed), up.believed
+
+    def masks(run: bytes, ledger: Ledger, _: AllowMasked | None, exposed: float) -> masking.Masks:
+        return make(run, ledger, believed, exposed)
+
+    return SiteDevice(up.site, masks)
+
+
 class Service:
     """A site while it runs."""
 
     def __init__(self, config: SiteConfig, say: Log, above: Ledger, below: Ledger) -> None:
         self.config, self.say, self.below, self.unit = config, say, below, Unit()
         up = config.above
-        make, believed = masking.masks_by(up.site, up.tls, up.believed), up.believed
-
-        def masks(run: bytes, ledger: Ledger, _: AllowMasked | None, exposed: float) -> masking.Masks:
-            return make(run, ledger, believed, exposed)
-
+        device = masked_site(up) if up.case is None else ZoneSite(up.site, up.case, up.ignore)
         self.reports_below, self.views = Reporter(config), Views(say)
-        self.site = Site(UpperMember(SiteDevice(up.site, masks), up.fleet, above, say), self._begin)
+        self.site = Site(UpperMember(device, up.fleet, above, say), self._begin)
         self.link_above = link_for(self.site.upper, up.broker, up.tls, keepalive=up.keepalive)
         self.reports_above = DeviceReporter(config, self.site.upper, self.link_above)
         self.reports_above.certificate = OwnCertificate(up.tls)
@@ -78,7 +85,7 @@ class Service:
             self.say(Warned(f"{error}; still waiting"))
 
         lower = SiteCoordinator(
-            c.above.site, c.fleet, plan, "", self.below, wait_s=60.0, silent_s=c.silent_s, missed=missed
+            c.above.site, c.fleet, plan, c.above.case or "", self.below, wait_s=60.0, silent_s=c.silent_s, missed=missed
         )
         lower.log = self.say
         self.reports_below.plans(lower)

@@ -317,7 +317,8 @@ class FleetDirectory:
         ]
         scenario = self.scenario()
         if case := scenario.kind.source(scenario.problem):
-            lines += [f"  case: {case}", *(f"  ignore: [{', '.join(parts)}]" for parts in [scenario.problem.ignore] if parts)]
+            ignore = ", ".join(scenario.problem.ignore)
+            lines += [f"  case: {case}", *([f"  ignore: [{ignore}]"] if ignore else [])]
         write_file(self.path / f"{COORDINATOR}.yaml", "".join(f"{line}\n" for line in lines).encode())
 
     def take(self, scenario: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import cast
+from typing import Any, cast
 
 from hushgrid.broker.coordinator.star import StarCoordinator
 from hushgrid.kernels.algorithms.base import Star
@@ -38,8 +38,8 @@ class SiteCoordinator(StarCoordinator):
     ) -> None:
         """fleet: that of the site's devices."""
         self.site = site
-        options = {"wait_s": wait_s, "silent_s": silent_s, "missed": missed, "observe": observe}
-        super().__init__(fleet, plan, source, ledger, **options)
+        more: dict[str, Any] = {"wait_s": wait_s, "silent_s": silent_s, "missed": missed, "observe": observe}
+        super().__init__(fleet, plan, source, ledger, **more)
 
     def parties(self, plan: RunPlan) -> list[str]:
         return plan.sites[self.site]

@@ -52,9 +52,7 @@ class SiteDevice:
 class UpperMember(Member):
     """Its ledger keeps its key and which question it has answered last; nothing is spent in it."""
 
-    def __init__(
-        self, site: Device, fleet: str, ledger: Ledger, log: Callable[[str], None] = lambda _: None
-    ) -> None:
+    def __init__(self, site: Device, fleet: str, ledger: Ledger, log: Callable[[str], None] = lambda _: None) -> None:
         super().__init__(fleet, site, ledger, None, simulated=Simulated(), log=log)
 
     @property

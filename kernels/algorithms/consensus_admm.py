@@ -355,7 +355,7 @@ class Server(StarCentre):
     def sums(self) -> list[Sums]:
         """Of the round, at each place; z of it is in the state."""
         s = self.state
-        said = {p: s.arrived[p] for p in self.members}
+        said: dict[str, Minimum] = {p: s.arrived[p] for p in self.members}  # type: ignore[misc]
         s.z = {p: body.z for p, body in said.items()}
         same_weights({p: body.pull for p, body in said.items()}, self.entries.multipliers(s))
         return [self.entries.measured(s, [body.value for body in said.values()])]

@@ -109,7 +109,8 @@ class Above(Server):
     def round_body(self, member: str) -> object:
         s = self.state
         if s.closing:
-            return ReleasedAll(self.of(member, s.released), s.why or "", s.rounds, s.residual)
+            why: Any = s.why
+            return ReleasedAll(self.of(member, s.released), why, s.rounds, s.residual)
         if s.why is not None:
             return CloseAll(self.of(member, s.lam) if s.lam else {}, s.move)
         own = self.at[member].inside

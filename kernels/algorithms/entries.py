@@ -7,7 +7,7 @@ same numbers come out, bit for bit, of one place with all of them and of many.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain, pairwise
 from math import fsum
 from typing import NamedTuple, Protocol
@@ -100,7 +100,8 @@ class Entries:
 
     def point(self, s: Iterates, member: str) -> Vector:
         """v_p, on the entries here."""
-        return 2 * s.w[self.at[member]] - s.s[member]
+        v: Vector = 2 * s.w[self.at[member]] - s.s[member]
+        return v
 
     # --- after it ---
 

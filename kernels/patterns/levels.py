@@ -1,4 +1,4 @@
-"""Rounds around a coordinator in two levels: zones around the coordinator of their site, sites around that of the fleet.
+"""Rounds in two levels: zones around the coordinator of their site, sites around that of the fleet.
 
 An entry that zones share is averaged at one place: by its site if all its owners are in that, else above. A site is a
 member of the fleet above and the centre of its own zones below. Each exchange above makes one below: the site is told
@@ -130,7 +130,7 @@ ABOVE = ""  #: the place of the entries that zones of several sites own; in one 
 
 
 def places(position: Mapping[str, Index], size: int, sites: Mapping[str, Sequence[str]]) -> dict[str, Place]:
-    """Where each of `size` entries is averaged, by the names of the sites and ABOVE. position: as in `ServerContext`."""
+    """Where each of `size` entries is averaged, by the sites' names and ABOVE. position: as in `ServerContext`."""
     at = np.full(size, -1)  # the number of the place: 0 above, a site's from 1
     for number, zones in enumerate(sites.values(), 1):
         for k in (position[zone] for zone in zones):
@@ -185,8 +185,10 @@ class SiteMember(StarMember):
         before = self.state.question
         match body:
             case Point(v=v, move=move, s=s):
-                begins = (move.how == "begin") == (before is None) and (not s or before is None and shaped(s, self.own))
-                good = begins and isinstance(before, Point | None) and shaped(v, self.above) and 0 < move.factor
+                begins = (move.how == "begin") == (before is None) and (
+                    not s or (before is None and shaped(s, self.own))
+                )
+                good = begins and isinstance(before, Point | None) and shaped(v, self.above) and move.factor > 0
             case CloseAll(lam=lam):
                 good = isinstance(before, Point) and (not lam or shaped(lam, self.above))
             case ReleasedAll(told=told):

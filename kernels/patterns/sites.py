@@ -213,6 +213,7 @@ class Passed(NamedTuple):
 
 NO_NEWS = Passed()
 
+
 def passed(above: SiteMember, below: SiteCentre) -> Passed:
     """What goes from one half to the other now: a question or the end down, a sum up.
 

@@ -212,7 +212,7 @@ class PowerFlow(Kind):
 
     def among(self, plan: ZonesPlan, present: Sequence[str]) -> ZonesPlan:
         if plan.sites:  # a constant of one site would have to be known to the others
-            return super().among(plan, present)
+            raise InputError(f"found {', '.join(present)} there, expected {', '.join(plan.nodes)} (problem.sites)")
         return replace(plan, zones={z: buses for z, buses in plan.zones.items() if z in present})
 
     def check_data(self, problem: ZonesProblem, public: ZonesPlan) -> None:

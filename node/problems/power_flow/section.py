@@ -231,7 +231,9 @@ def check_sites(sites: Sequence[Sequence[str]], zones: Sequence[str], algorithm:
     if not getattr(algorithm, "two_levels", ""):
         raise InputError(f"{where}: found {len(sites)} sites, expected none (algorithm.name: {algorithm.name})")
     if len(sites) < 2 or not all(sites):
-        raise InputError(f"{where}: found {list(map(len, sites))} zones, expected two sites or more, none of them empty")
+        raise InputError(
+            f"{where}: found {list(map(len, sites))} zones, expected two sites or more, none of them empty"
+        )
     dealt = Counter(zone for site in sites for zone in site)
     for zone in sorted({*zones, *dealt}):
         if dealt[zone] != (zone in zones):

@@ -140,5 +140,5 @@ def test_so_are_sites_of_an_algorithm_that_has_one_level_and_over_mqtt():
     del raw["problem"]["ac"], raw["privacy"]["mode"]
     with pytest.raises(InputError, match=r"problem.sites: found 2 sites, expected none .algorithm.name: ladmm"):
         run(raw)
-    with pytest.raises(InputError, match="^transport: found mqtt with sites of zones, expected memory"):
+    with pytest.raises(InputError, match=r"^transport: found mqtt with sites of zones, expected memory"):
         run(scenario(), transport="mqtt")

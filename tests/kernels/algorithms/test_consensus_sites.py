@@ -133,7 +133,9 @@ WRONG_UP = {
     "another zone": Summed({"a": np.zeros(0), "c": np.zeros(1)}, SUMS),
     "another size": Summed({"a": np.zeros(1), "b": np.zeros(1)}, SUMS),
     "no number": Summed({"a": np.zeros(0), "b": np.zeros(1)}, Sums(*[0.0, (np.nan,), *[(0.0,)] * 8, (), ()])),
-    "too many products": Summed({"a": np.zeros(0), "b": np.zeros(1)}, Sums(*[0.0, *[(0.0,)] * 9, ((1.0,),), ((1.0,),)])),
+    "too many products": Summed(
+        {"a": np.zeros(0), "b": np.zeros(1)}, Sums(*[0.0, *[(0.0,)] * 9, ((1.0,),), ((1.0,),)])
+    ),
     "not its turn": Taken(),
     "another message": CloseAll({}, Move("plain", 1.0, np.zeros(0))),
 }

@@ -1,4 +1,4 @@
-"""Three zones in two sites, real processes on three mosquittos: the answer of one level, who is killed, who is silent."""
+"""Three zones in two sites, real processes on three mosquittos: who agrees, who is killed, who is silent."""
 
 import re
 from contextlib import ExitStack

@@ -116,7 +116,7 @@ class Above(Section, frozen=True, kw_only=True):
     ca: str | None = None  #: or the authorities of these, a file
     revoked: Fingerprints | None = None  #: beside `ca`: fingerprints of certificates that are believed no more
     crl: str | None = None  #: beside `ca`: a file with its authorities' lists of revoked certificates
-    #: of zones, which need no `peers`: the public network, as in a device's `data` [the site's devices mask]
+    #: of zones, in place of `peers`: the public network, as in a device's `data` [its devices mask]
     case: str | None = None
     ignore: Parts = ()  #: beside `case`: what of it is left out, as in the scenario
 

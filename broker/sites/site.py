@@ -138,7 +138,7 @@ class Site:
 
     def _told(self, lower: SiteCoordinator) -> bool:
         """Whether its devices have been told, or are being told, what came of the run."""
-        return lower.driver is not None and cast(Below, lower.driver.machine).told
+        return lower.driver is not None and cast(Below, lower.driver.machine).telling
 
     def _pass(
         self, upper: UpperMember, lower: SiteCoordinator, above: list[Publication], below: list[Publication]

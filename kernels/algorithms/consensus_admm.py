@@ -224,7 +224,7 @@ class ServerState:
     stable_rounds: int = 0  #: rounds in a row with both residuals within the tolerance
     measured: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: `Params.figures` of the last round
     residual: float = inf  #: |z - zbar| of the last round
-    z: dict[str, np.ndarray] = field(default_factory=dict)  #: what each member said in the last round
+    z: dict[str, np.ndarray] = field(default_factory=dict)  #: what each member answers in the last round
     why: str | None = None  #: why the rounds are over; the closing exchanges follow
     lam: dict[str, np.ndarray] = field(default_factory=dict)  #: (m_p,) each: the multipliers that a bound is asked at
     bound: float = -inf  #: of the least sum of all f_p from below, proven; -inf: none is known
@@ -269,11 +269,11 @@ class Server(StarCentre):
         )
         self.periods = context.periods
         self.held, self.size, self.zones = context.held, context.stiffness.size, sorted(context.position)
-        self.at = places(context.position, self.size, context.sites)
+        self.averaged = places(context.position, self.size, context.sites)
         self.entries = params.entries(context, ABOVE)
         self.begun = context.warm or {p: v.copy() for p, v in context.start.items()}
         self.factor, self.lowest, self.balanced = context.factor, LOWEST, BALANCED
-        here = {p: self.begun[p][self.at[ABOVE].inside[p]] for p in self.zones}
+        here = {p: self.begun[p][self.averaged[ABOVE].inside[p]] for p in self.zones}
         self.state = self.first(here, context.factor)
         if self.held.size:
             self.lowest, self.balanced = LOWEST / STEEPER, range(HELD_EVERY, params.rounds, HELD_EVERY)
@@ -332,8 +332,8 @@ class Server(StarCentre):
 
     def bound_of(self, closing: Mapping[str, Closing]) -> float:
         """Weak duality: sum_p min (f_p + <lam_p, z_p>), less what constants pay."""
-        at = [self.position[p] for p in self.zones]
-        paid = price_of_constants([self.state.lam[p] for p in self.zones], at, self.held)
+        positions = [self.position[p] for p in self.zones]
+        paid = price_of_constants([self.state.lam[p] for p in self.zones], positions, self.held)
         return fsum(closing[p].bound for p in self.zones) - self.scale * paid
 
     def final_state(self) -> FinalState:
@@ -355,34 +355,34 @@ class Server(StarCentre):
     def sums(self) -> list[Sums]:
         """Of the round, at each place; z of it is in the state."""
         s = self.state
-        said: dict[str, Minimum] = {p: s.arrived[p] for p in self.members}  # type: ignore[misc]
-        s.z = {p: body.z for p, body in said.items()}
-        same_weights({p: body.pull for p, body in said.items()}, self.entries.multipliers(s))
-        return [self.entries.measured(s, [body.value for body in said.values()])]
+        answers: dict[str, Minimum] = {p: s.arrived[p] for p in self.members}  # type: ignore[misc]
+        s.z = {p: body.z for p, body in answers.items()}
+        same_weights({p: body.pull for p, body in answers.items()}, self.entries.multipliers(s))
+        return [self.entries.measured(s, [body.value for body in answers.values()])]
 
     def combine(self) -> bool:
         """Round t: what it was worth, whether to stop, and the next state."""
         s = self.state
         if len(s.normal) != max(len(s.ys) - 1, 0) ** 2:  # a state that a program of before has stored
             s.ys, s.Rs, s.normal = s.ys[-1:], s.Rs[-1:], np.zeros(0)
-        found = joined(self.sums())
-        r, dual = sqrt(found.primal), sqrt(found.dual)
+        total = joined(self.sums())
+        r, dual = sqrt(total.primal), sqrt(total.dual)
         s.lam = self.entries.centred(s)
-        s.measured = np.array([found.value, r, dual, 2 * found.apart, s.factor])
+        s.measured = np.array([total.value, r, dual, 2 * total.apart, s.factor])
         s.residual = r
         room = self.tolerance * sqrt(self.size)
-        agreed = r <= room + self.tolerance * sqrt(found.size)
-        settled = dual <= room + self.tolerance * sqrt(found.force)
+        agreed = r <= room + self.tolerance * sqrt(total.size)
+        settled = dual <= room + self.tolerance * sqrt(total.force)
         # Of c, cr and si a little is much: what entries differ by counts by its price too. That of a constant has no
         # end.
-        priced = found.worth <= PRICED * self.tolerance * max(abs(found.value) / self.scale, 1.0)
+        priced = total.worth <= PRICED * self.tolerance * max(abs(total.value) / self.scale, 1.0)
         s.stable_rounds = s.stable_rounds + 1 if agreed and settled and priced else 0
         steep = bool(self.held.size) and agreed and not settled
         least = s.factor if settled and self.periods > 1 else self.lowest
-        self.advance(self.decided(found, steep, least))
+        self.advance(self.decided(total, steep, least))
         return bool(self.patience and s.stable_rounds >= self.patience)
 
-    def decided(self, found: Totals, steep: bool, least: float) -> Move:
+    def decided(self, total: Totals, steep: bool, least: float) -> Move:
         """The next state: accelerated, plain, balanced, or what the safeguard goes back to.
 
         `steep`: the weights are to fall. With large ones the dual residual is the solver's rounding, and does not.
@@ -390,25 +390,25 @@ class Server(StarCentre):
         is almost flat, as of a voltage level, keeps it there, and what is left is to agree, which they would hinder.
         """
         s, t, none = self.state, self.state.t, np.zeros(0)
-        norm = sqrt(found.step)
+        norm = sqrt(total.step)
         if s.leapt and norm > WORSE * s.norm:
             s.leapt, s.normal, s.norm = False, none, inf
             return Move("back", s.factor, none)
         s.leapt = False
         if t in self.balanced:
-            a, q = (1.0, MOST_AT_ONCE) if steep else (sqrt(found.near), sqrt(found.far))
+            a, q = (1.0, MOST_AT_ONCE) if steep else (sqrt(total.spread), sqrt(total.far))
             if a > UNBALANCED * q or q > UNBALANCED * a:
                 change = min(MOST_AT_ONCE, max(1 / MOST_AT_ONCE, a / q if q else inf))
                 factor = min(HIGHEST, max(least, s.factor * change))
                 if factor != s.factor:
                     s.normal, s.norm = none, inf
                     return Move("balance", factor, none)
-        s.normal, s.norm = widened(s.normal, found.products), norm
-        if t < ACCELERATED or not found.steps.size:
+        s.normal, s.norm = widened(s.normal, total.products), norm
+        if t < ACCELERATED or not total.steps.size:
             return Move("plain", s.factor, none)
         s.leapt = True
-        k = found.steps.size
-        return Move("leap", s.factor, coefficients(s.normal.reshape(k, k), found.steps))
+        k = total.steps.size
+        return Move("leap", s.factor, coefficients(s.normal.reshape(k, k), total.steps))
 
     def advance(self, move: Move) -> None:
         self.entries.move(self.state, move)

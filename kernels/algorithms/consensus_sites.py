@@ -59,9 +59,9 @@ def site(params: Params, context: ServerContext, name: str) -> SiteCentre:
 
 def member(params: Params, context: ServerContext, name: str) -> SiteMember:
     """A site's machine towards the coordinator above."""
-    at = places(context.position, context.stiffness.size, context.sites)
-    position = {p: at[ABOVE].position[p] for p in context.sites[name]}
-    return SiteMember(position, at[name].position, params.rounds + CLOSING)
+    by_place = places(context.position, context.stiffness.size, context.sites)
+    position = {p: by_place[ABOVE].position[p] for p in context.sites[name]}
+    return SiteMember(position, by_place[name].position, params.rounds + CLOSING)
 
 
 @dataclass
@@ -82,18 +82,18 @@ class Above(Server):
     def first(self, s: dict[str, Vector], factor: float) -> AboveState:
         return AboveState(0, np.zeros(self.entries.size), s, factor, move=replace(BEGIN, factor=factor))
 
-    def of(self, site: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    def of_site(self, site: str, values: Mapping[str, Any]) -> dict[str, Any]:
         return {p: values[p] for p in self.sites[site]}
 
     def check(self, member: str, body: object) -> None:
-        own, above = self.at[member].position, self.of(member, self.at[ABOVE].position)
+        inner, above = self.averaged[member].position, self.of_site(member, self.averaged[ABOVE].position)
         match body:
             case Summed(z=z, sums=sums):
                 k = min(len(self.state.ys), self.params.memory)
                 good = shaped(z, above) and sums.bounded and len(sums.products) == len(sums.steps) == k
             case Gathered(closing=closing, s=s, z=z, lam=lam):
-                good = closing.keys() == own.keys() and shaped(s, own) and shaped(z, own) and shaped(lam, own)
-                for p in own if good else ():
+                good = closing.keys() == inner.keys() and all(shaped(vectors, inner) for vectors in (s, z, lam))
+                for p in inner if good else ():
                     super().check(p, closing[p])
             case _:
                 good = isinstance(body, Taken)
@@ -110,12 +110,12 @@ class Above(Server):
         s = self.state
         if s.closing:
             why: Any = s.why
-            return ReleasedAll(self.of(member, s.released), why, s.rounds, s.residual)
+            return ReleasedAll(self.of_site(member, s.released), why, s.rounds, s.residual)
         if s.why is not None:
-            return CloseAll(self.of(member, s.lam) if s.lam else {}, s.move)
-        own = self.at[member].inside
-        begun = {p: self.begun[p][k] for p, k in own.items()} if self.warm and s.t == 1 else {}
-        return Point({p: self.entries.point(s, p) for p in own}, s.move, begun)
+            return CloseAll(self.of_site(member, s.lam) if s.lam else {}, s.move)
+        inside = self.averaged[member].inside
+        begun = {p: self.begun[p][k] for p, k in inside.items()} if self.warm and s.t == 1 else {}
+        return Point({p: self.entries.point(s, p) for p in inside}, s.move, begun)
 
     def sums(self) -> list[Sums]:
         s = self.state
@@ -127,17 +127,17 @@ class Above(Server):
         self.state.move = move
 
     def gathered(self) -> dict[str, Closing]:
-        s, at, found = self.state, self.at[ABOVE], dict[str, Closing]()
+        s, place, closing = self.state, self.averaged[ABOVE], dict[str, Closing]()
         for site in self.members:
             body = s.arrived[site]
             assert isinstance(body, Gathered)
-            found |= body.closing
+            closing |= body.closing
             for p in self.sites[site]:
-                s.s[p], s.z[p] = at.joined(p, s.s[p], body.s[p]), at.joined(p, s.z[p], body.z[p])
+                s.s[p], s.z[p] = place.joined(p, s.s[p], body.s[p]), place.joined(p, s.z[p], body.z[p])
                 if s.lam:
-                    s.lam[p] = at.joined(p, s.lam[p], body.lam[p])
+                    s.lam[p] = place.joined(p, s.lam[p], body.lam[p])
         s.s, s.z = dict(sorted(s.s.items())), dict(sorted(s.z.items()))
-        return dict(sorted(found.items()))
+        return dict(sorted(closing.items()))
 
 
 @dataclass
@@ -175,7 +175,7 @@ class SiteCentre(StarCentre):
         self.state = SiteState(0, np.zeros(self.entries.size), start)
 
     @property
-    def told(self) -> bool:
+    def telling(self) -> bool:
         """Whether the zones have been told, or are being told, what came of the run."""
         return isinstance(self.state.question, ReleasedAll)
 
@@ -184,7 +184,7 @@ class SiteCentre(StarCentre):
     def exchanged(self, member: SiteMember, run: bytes) -> Passed:
         """What goes from one half to the other now: a question down, its answer up. run: that of above."""
         s, question, t = self.state, member.state.question, member.state.t
-        if not s.joined or (self.missing() and not self.told):
+        if not s.joined or (self.missing() and not self.telling):
             return Passed()
         if question is not None and t == s.t + 1:
             return Passed(below=self.ask(question, run))
@@ -213,9 +213,9 @@ class SiteCentre(StarCentre):
             return Taken()  # it is stored here, and the zones are told until they have it
         if isinstance(s.question, CloseAll):
             return Gathered({p: s.arrived[p] for p in self.members}, s.s, s.z, s.lam)  # type: ignore[misc]
-        said: dict[str, Minimum] = {p: s.arrived[p] for p in self.members}  # type: ignore[misc]
-        others = {p: np.delete(said[p].z, inside[p]) for p in self.members}
-        return Summed(others, self.entries.measured(s, [said[p].value for p in self.members]))
+        answers: dict[str, Minimum] = {p: s.arrived[p] for p in self.members}  # type: ignore[misc]
+        others = {p: np.delete(answers[p].z, inside[p]) for p in self.members}
+        return Summed(others, self.entries.measured(s, [answers[p].value for p in self.members]))
 
     # --- the pattern ---
 
@@ -239,27 +239,27 @@ class SiteCentre(StarCentre):
                 return V(place.joined(member, self.entries.point(s, member), v[member]), s.factor)
             case CloseAll(lam=lam):
                 return Close(place.joined(member, s.lam[member], lam[member])) if lam else Close()
-            case ReleasedAll(told=told):
-                return told[member]
+            case ReleasedAll(outcomes=outcomes):
+                return outcomes[member]
         raise AssertionError("a message before the first question")
 
     def advanced(self) -> Step:
         s = self.state
         match s.question:
             case Point(v=v):
-                said: dict[str, Minimum] = {p: s.arrived[p] for p in self.members}  # type: ignore[misc]
-                s.z = {p: said[p].z[k] for p, k in self.place.inside.items()}
-                self.check_weights(said, v)
+                answers: dict[str, Minimum] = {p: s.arrived[p] for p in self.members}  # type: ignore[misc]
+                s.z = {p: answers[p].z[k] for p, k in self.place.inside.items()}
+                self.check_weights(answers, v)
             case ReleasedAll(why=why):
                 s.done = why
         return Step(done=s.done, taken=True)
 
-    def check_weights(self, said: Mapping[str, Minimum], v: Mapping[str, Vector]) -> None:
+    def check_weights(self, answers: Mapping[str, Minimum], v: Mapping[str, Vector]) -> None:
         """Raises Failed if a zone has other weights than this program has."""
-        for p, body in said.items():
-            whole = self.place.joined(p, self.entries.point(self.state, p), v[p])
+        for p, body in answers.items():
+            v_p = self.place.joined(p, self.entries.point(self.state, p), v[p])
             rho = self.state.factor * self.weight[self.position[p]]
-            same_weights({p: body.pull}, [rho * (body.z - whole)])
+            same_weights({p: body.pull}, [rho * (body.z - v_p)])
 
     def missing(self) -> list[str]:
         return super().missing() if self.state.question is not None else []

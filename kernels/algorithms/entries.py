@@ -43,7 +43,7 @@ class Totals(NamedTuple):
     force: float
     worth: float
     step: float
-    near: float
+    spread: float
     far: float
     products: Vector  #: (k,)
     steps: Vector  #: (k,)
@@ -81,8 +81,8 @@ class Entries:
         alone: whether there is no other place, and sums may be rounded here.
         """
         self.members = sorted(place.position)
-        self.at = place.position
-        self.places = [self.at[p] for p in self.members]
+        self.position = place.position
+        self.places = [self.position[p] for p in self.members]
         self.size, self.relaxation, self.memory = place.entries.size, relaxation, memory
         self.total = _rounded if alone else exact
         self.common, self.held = weight[place.entries], held[place.entries] if held.size else held
@@ -100,7 +100,7 @@ class Entries:
 
     def point(self, s: Iterates, member: str) -> Vector:
         """v_p, on the entries here."""
-        v: Vector = 2 * s.w[self.at[member]] - s.s[member]
+        v: Vector = 2 * s.w[self.position[member]] - s.s[member]
         return v
 
     # --- after it ---
@@ -109,8 +109,8 @@ class Entries:
         """What the round with the minimisers s.z was worth here. values: the f_p that count here."""
         one, common, total = self._round(s), s.factor * self.common, self.total
         off, moved = one.z - one.middle, one.zbar - s.w
-        kept = [*s.Rs, one.R][-self.memory - 1 :]
-        differences = [after - before for before, after in pairwise(kept)]
+        Rs = [*s.Rs, one.R][-self.memory - 1 :]
+        differences = [after - before for before, after in pairwise(Rs)]
         return Sums(
             apart=float(np.abs(off)[self.flow].max(initial=0.0)),
             value=total(list(map(float, values))),
@@ -120,7 +120,7 @@ class Entries:
             force=self._square(one.lam),
             worth=total(np.abs(one.lam * off)[self.free].tolist()),
             step=self._square(one.R),
-            near=self._square(one.root * off),
+            spread=self._square(one.root * off),
             far=self._square(np.sqrt(common * self.owners) * moved),
             products=tuple(total((d * differences[-1]).tolist()) for d in differences),
             steps=tuple(total((d * one.R).tolist()) for d in differences),

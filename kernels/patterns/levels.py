@@ -24,7 +24,7 @@ from hushgrid.kernels.patterns.star import Closing, Released, StarMember, Taken
 from hushgrid.kernels.types import Index, Vector
 
 Exact = tuple[float, ...]  #: numbers that add up to a sum without rounding
-SUMS = ("value", "primal", "dual", "size", "force", "worth", "step", "near", "far")
+SUMS = ("value", "primal", "dual", "size", "force", "worth", "step", "spread", "far")
 
 
 class Sums(Struct, array_like=True, frozen=True):
@@ -38,7 +38,7 @@ class Sums(Struct, array_like=True, frozen=True):
     force: Exact  #: lambda
     worth: Exact  #: sum of |lambda (z - zbar)|
     step: Exact  #: R, the step of the plain iteration
-    near: Exact  #: sqrt(rho) (z - zbar)
+    spread: Exact  #: sqrt(rho) (z - zbar)
     far: Exact  #: sqrt(rho) (zbar - w), over the owners
     products: tuple[Exact, ...]  #: <dR_j, dR> of the newest difference dR with each that is kept
     steps: tuple[Exact, ...]  #: <dR_j, R>
@@ -99,7 +99,7 @@ class Gathered(Struct, tag="levels.gathered", frozen=True):
 class ReleasedAll(Struct, tag="levels.released", frozen=True):
     """Above to a site: what came of the run, zone by zone; after how many rounds, why then, and their last residual."""
 
-    told: dict[str, Released]
+    outcomes: dict[str, Released]
     why: Literal["tolerance", "rounds"]
     rounds: int
     residual: float
@@ -131,19 +131,19 @@ ABOVE = ""  #: the place of the entries that zones of several sites own; in one 
 
 def places(position: Mapping[str, Index], size: int, sites: Mapping[str, Sequence[str]]) -> dict[str, Place]:
     """Where each of `size` entries is averaged, by the sites' names and ABOVE. position: as in `ServerContext`."""
-    at = np.full(size, -1)  # the number of the place: 0 above, a site's from 1
+    number_of = np.full(size, -1)  # the number of the place: 0 above, a site's from 1
     for number, zones in enumerate(sites.values(), 1):
         for k in (position[zone] for zone in zones):
-            at[k] = np.where((at[k] == -1) | (at[k] == number), number, 0)
-    at = np.maximum(at, 0)
-    found = {}
+            number_of[k] = np.where((number_of[k] == -1) | (number_of[k] == number), number, 0)
+    number_of = np.maximum(number_of, 0)
+    by_place = {}
     for number, (site, zones) in enumerate({ABOVE: list(position), **sites}.items()):
-        entries = np.flatnonzero(at == number)
+        entries = np.flatnonzero(number_of == number)
         local = np.full(size, -1)
         local[entries] = np.arange(entries.size)
-        inside = {zone: np.flatnonzero(at[position[zone]] == number) for zone in zones}
-        found[site] = Place(entries, inside, {zone: local[position[zone][k]] for zone, k in inside.items()})
-    return found
+        inside = {zone: np.flatnonzero(number_of[position[zone]] == number) for zone in zones}
+        by_place[site] = Place(entries, inside, {zone: local[position[zone][k]] for zone, k in inside.items()})
+    return by_place
 
 
 def shaped(vectors: Mapping[str, Vector], like: Mapping[str, Index]) -> bool:
@@ -159,14 +159,14 @@ class MemberState:
 
 
 class SiteMember(StarMember):
-    """A site towards the coordinator above. above, own: the entries of its zones there and in the site. It makes at
+    """A site towards the coordinator above. above, inner: the entries of its zones there and in the site. It makes at
     most `rounds` exchanges."""
 
     state: MemberState
 
-    def __init__(self, above: Mapping[str, Index], own: Mapping[str, Index], rounds: int) -> None:
+    def __init__(self, above: Mapping[str, Index], inner: Mapping[str, Index], rounds: int) -> None:
         super().__init__("coordinator", rounds)
-        self.above, self.own = above, own
+        self.above, self.inner = above, inner
         self.state = MemberState()
 
     @property
@@ -186,13 +186,13 @@ class SiteMember(StarMember):
         match body:
             case Point(v=v, move=move, s=s):
                 begins = (move.how == "begin") == (before is None) and (
-                    not s or (before is None and shaped(s, self.own))
+                    not s or (before is None and shaped(s, self.inner))
                 )
                 good = begins and isinstance(before, Point | None) and shaped(v, self.above) and move.factor > 0
             case CloseAll(lam=lam):
                 good = isinstance(before, Point) and (not lam or shaped(lam, self.above))
-            case ReleasedAll(told=told):
-                good = told.keys() == self.above.keys() and isinstance(before, CloseAll)
+            case ReleasedAll(outcomes=outcomes):
+                good = outcomes.keys() == self.above.keys() and isinstance(before, CloseAll)
             case _:
                 good = False
         if not good:

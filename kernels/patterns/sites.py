@@ -175,7 +175,7 @@ class SiteCentre(masked.MaskedCentre):
         return self._exchange("tell", self.present)
 
     @property
-    def told(self) -> bool:
+    def telling(self) -> bool:
         """Whether its devices have been told, or are being told, what came of the run."""
         return self.state.phase in ("tell", "")
 
@@ -200,7 +200,7 @@ class Below(Protocol):
     """The half of a site towards its devices."""
 
     @property
-    def told(self) -> bool: ...
+    def telling(self) -> bool: ...
     def exchanged(self, member: Any, run: bytes) -> Passed: ...
 
 

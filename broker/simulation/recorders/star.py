@@ -104,8 +104,8 @@ class CoordinatorTrace(Trace):
 
 
 def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
-    if (place := "" if name == COORDINATOR else name) in (at := averaged(plan, shape)):
-        return {"w": at[place].entries.size}
+    if (place := "" if name == COORDINATOR else name) in (averages_at := averaged(plan, shape)):
+        return {"w": averages_at[place].entries.size}
     vectors, sizes = plan.algorithm.recorded, (shape.own_sizes[name], shape.shared[name].size)
     if len(vectors) > len(sizes):
         raise InputError(

@@ -73,8 +73,8 @@ def centre(plan: Plan, source: str, warm: str = "") -> ServerContext:
 def largest_messages(wired: Wiring, problem: ZonesPlan) -> dict[str, int]:
     """Numbers in the largest message on the edges of each zone, and of each site."""
     zones = {z: largest_message(one, problem) for z, one in wired.layouts.items()}
-    told = {z: most + 3 * wired.shared[z].size + OF_A_ZONE for z, most in zones.items()}
-    return zones | {site: OF_SUMS + sum(told[z] for z in of) for site, of in problem.sites.items()}
+    as_told = {z: most + 3 * wired.shared[z].size + OF_A_ZONE for z, most in zones.items()}
+    return zones | {site: OF_SUMS + sum(as_told[z] for z in members) for site, members in problem.sites.items()}
 
 
 def _stiffness(case: Case, wired: Wiring, plan: Plan) -> Vector:

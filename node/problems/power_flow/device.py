@@ -161,7 +161,7 @@ def public(
     )
     if problem.sites is not None:
         check_sites(problem.sites, sorted(zones), algorithm, "sites")
-        plan = replace(plan, sites={f"s{k}": sorted(of) for k, of in enumerate(problem.sites, 1)})
+        plan = replace(plan, sites={f"s{k}": sorted(members) for k, members in enumerate(problem.sites, 1)})
     if problem.horizon is not None:
         plan = replace(plan, horizon=read_horizon(problem.horizon, case), contingencies=problem.contingencies)
         horizon_of(plan, case)

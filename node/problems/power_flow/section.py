@@ -237,8 +237,8 @@ def check_sites(sites: Sequence[Sequence[str]], zones: Sequence[str], algorithm:
     dealt = Counter(zone for site in sites for zone in site)
     for zone in sorted({*zones, *dealt}):
         if dealt[zone] != (zone in zones):
-            found = f"{zone} in {dealt[zone]} sites" if zone in zones else f"zone {zone}"
-            raise InputError(f"{where}: found {found}, expected each of {', '.join(zones)} in one")
+            wrong = f"{zone} in {dealt[zone]} sites" if zone in zones else f"zone {zone}"
+            raise InputError(f"{where}: found {wrong}, expected each of {', '.join(zones)} in one")
 
 
 def check_objective(objective: Objective, algorithm: Algorithm, where: str) -> None:

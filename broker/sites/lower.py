@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Any, cast
+from typing import cast
 
 from hushgrid.broker.coordinator.star import StarCoordinator
 from hushgrid.kernels.algorithms.base import Star
@@ -38,8 +38,7 @@ class SiteCoordinator(StarCoordinator):
     ) -> None:
         """fleet: that of the site's devices."""
         self.site = site
-        more: dict[str, Any] = {"wait_s": wait_s, "silent_s": silent_s, "missed": missed, "observe": observe}
-        super().__init__(fleet, plan, source, ledger, **more)
+        super().__init__(fleet, plan, source, ledger, wait_s=wait_s, silent_s=silent_s, missed=missed, observe=observe)
 
     def parties(self, plan: RunPlan) -> list[str]:
         return plan.sites[self.site]

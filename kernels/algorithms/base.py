@@ -182,7 +182,7 @@ class Star(Algorithm, frozen=True, kw_only=True):
     figures: ClassVar[tuple[str, ...]] = ()
     #: Whether a member that begins at the flat start must be known to the coordinator, because both keep one dual.
     both_remember: ClassVar[bool] = False
-    two_levels: ClassVar[str] = ""  #: the module of its machines around sites (`above`, `site`); "": it has none
+    two_levels: ClassVar[str] = ""  #: the file here of its machines around sites (`above`, `site`); "": it has none
 
     @property
     def per_round(self) -> int:
@@ -228,13 +228,13 @@ class Star(Algorithm, frozen=True, kw_only=True):
 
     def server_of(self, context: star.ServerContext, site: str = "") -> star.StarCentre:
         """The machine of the coordinator above the sites of the context, or of this site's towards its members."""
-        machines = import_module(self.two_levels)
+        machines = import_module(f"{__package__}.{self.two_levels}")
         made: star.StarCentre = machines.site(self, context, site) if site else machines.above(self, context)
         return made
 
     def member_of(self, context: star.ServerContext, site: str) -> levels.SiteMember:
         """A site's machine towards the coordinator above."""
-        machine: levels.SiteMember = import_module(self.two_levels).member(self, context, site)
+        machine: levels.SiteMember = import_module(f"{__package__}.{self.two_levels}").member(self, context, site)
         return machine
 
     def masked_server(self, context: masked.ServerContext) -> masked.MaskedCentre:

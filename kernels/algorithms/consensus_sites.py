@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -44,6 +44,7 @@ from hushgrid.kernels.patterns.star import (
 )
 from hushgrid.kernels.types import Vector
 
+T = TypeVar("T")
 BEGIN = Move("begin", 1.0, np.zeros(0))
 
 
@@ -82,7 +83,7 @@ class Above(Server):
     def first(self, s: dict[str, Vector], factor: float) -> AboveState:
         return AboveState(0, np.zeros(self.entries.size), s, factor, move=replace(BEGIN, factor=factor))
 
-    def of_site(self, site: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    def of_site(self, site: str, values: Mapping[str, T]) -> dict[str, T]:
         return {p: values[p] for p in self.sites[site]}
 
     def check(self, member: str, body: object) -> None:
@@ -109,8 +110,12 @@ class Above(Server):
     def round_body(self, member: str) -> object:
         s = self.state
         if s.closing:
-            why: Any = s.why
-            return ReleasedAll(self.of_site(member, s.released), why, s.rounds, s.residual)
+            return ReleasedAll(
+                self.of_site(member, s.released),
+                "tolerance" if s.why == "tolerance" else "rounds",
+                s.rounds,
+                s.residual,
+            )
         if s.why is not None:
             return CloseAll(self.of_site(member, s.lam) if s.lam else {}, s.move)
         inside = self.averaged[member].inside

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -201,7 +201,7 @@ class Below(Protocol):
 
     @property
     def telling(self) -> bool: ...
-    def exchanged(self, member: Any, run: bytes) -> Passed: ...
+    def exchanged(self, member: object, run: bytes) -> Passed: ...
 
 
 class Passed(NamedTuple):

@@ -7,6 +7,7 @@ from math import inf
 from typing import cast
 
 from hushgrid.broker.coordinator.star import StarCoordinator
+from hushgrid.kernels.algorithms import registry
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import HushgridError, Stopped
 from hushgrid.kernels.machine import Step
@@ -46,7 +47,7 @@ class SiteCoordinator(StarCoordinator):
     def machine(self) -> StarCentre:
         if self.terms is not None and self.terms.masked is not None:
             return masking.site_centre(self.plan, self.site)
-        return cast(Star, self.plan.running).server_of(self.centre, self.site)
+        return registry.server_of(cast(Star, self.plan.running), self.centre, self.site)
 
     def act(self, step: Step) -> list[Publication]:
         """Commits and sends a step that the fleet above has caused."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar, cast
 
 from hushgrid.grid_cases import load
+from hushgrid.kernels.algorithms import registry
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.levels import SiteMember
@@ -50,7 +51,7 @@ class ZoneSite:
     def machine(
         self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, budget_check: BudgetCheck
     ) -> tuple[SiteMember, None]:
-        return cast(Star, plan.running).member_of(self._context(plan), self.name), None
+        return registry.member_of(cast(Star, plan.running), self._context(plan), self.name), None
 
     def _context(self, plan: Plan) -> ServerContext:
         return centre(plan, self.source)

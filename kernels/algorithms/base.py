@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -25,7 +24,7 @@ from hushgrid.kernels.ranges import FAR, MOST, Count, Gossip, Node
 from hushgrid.kernels.types import DocumentView
 
 if TYPE_CHECKING:
-    from hushgrid.kernels.patterns import levels, masked, neighbours, star
+    from hushgrid.kernels.patterns import masked, neighbours, star
     from hushgrid.kernels.patterns import token as tokens
 
 Variant = Literal["guarded", "published", "none"]
@@ -225,17 +224,6 @@ class Star(Algorithm, frozen=True, kw_only=True):
     def server(self, context: star.ServerContext) -> star.StarCentre:
         """The coordinator's machine."""
         raise NotImplementedError
-
-    def server_of(self, context: star.ServerContext, site: str = "") -> star.StarCentre:
-        """The machine of the coordinator above the sites of the context, or of this site's towards its members."""
-        machines = import_module(f"{__package__}.{self.two_levels}")
-        made: star.StarCentre = machines.site(self, context, site) if site else machines.above(self, context)
-        return made
-
-    def member_of(self, context: star.ServerContext, site: str) -> levels.SiteMember:
-        """A site's machine towards the coordinator above."""
-        machine: levels.SiteMember = import_module(f"{__package__}.{self.two_levels}").member(self, context, site)
-        return machine
 
     def masked_server(self, context: masked.ServerContext) -> masked.MaskedCentre:
         """The coordinator's machine where only sums are seen (`unmasked`); all members' is `MaskedMember`."""

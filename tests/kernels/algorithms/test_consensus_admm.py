@@ -25,6 +25,7 @@ from hushgrid.kernels.patterns.star import (
     V,
 )
 from tests.support.paths import VECTORS
+from tests.support.runs.quadratics import Gate, Quadratic
 
 STORED = np.load(VECTORS / "opf_admm_case14.npz")
 ABOUT = json.loads((VECTORS / "opf_admm_case14.json").read_text())
@@ -91,32 +92,6 @@ def test_so_is_what_the_coordinator_measures(stored):
 
 
 # --- the rules, on quadratics ---
-
-
-class Quadratic:
-    """f_p(z) = |z - c|^2 / 2 in free space: the step is a formula."""
-
-    def __init__(self, c, weight):
-        self.c, self.weight = c, weight
-
-    def minimum(self, v, factor):
-        rho = factor * self.weight
-        self.z = (self.c + rho * v) / (1 + rho)
-        self.value, self.totals, self.duals = float(np.sum((self.z - self.c) ** 2) / 2), np.zeros(0), np.zeros(0)
-        return self
-
-    def bound(self, lam):
-        """min |z - c|^2/2 + <lam, z>, at z = c - lam."""
-        return float(lam @ self.c - lam @ lam / 2)
-
-
-class Gate:
-    def __init__(self, c):
-        self.c, self.answers = c, 0
-
-    def data(self):
-        self.answers += 1
-        return self.c
 
 
 CENTRES = {"a": np.array([1.0, -2.0, 3.0]), "b": np.array([2.0, 0.0, -1.0]), "c": np.array([0.5, 4.0, 1.0])}

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hushgrid.kernels.algorithms import registry
 from hushgrid.kernels.algorithms.consensus_admm import Params
 from hushgrid.kernels.errors import Failed
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns.levels import CloseAll, Move, Point, ReleasedAll, Summed, Sums
 from hushgrid.kernels.patterns.sites import NO_NEWS
 from hushgrid.kernels.patterns.star import Concluded, NodeContext, Released, ServerContext, Taken
-from tests.kernels.algorithms.test_consensus_admm import Gate, Quadratic
+from tests.support.runs.quadratics import Gate, Quadratic
 
 POSITION = {"a": np.array([0, 1]), "b": np.array([0, 1, 2]), "c": np.array([2, 3]), "d": np.array([3])}
 DATA = {p: np.arange(1.0, 1.0 + k.size) * (3 + ord(p) % 5) for p, k in POSITION.items()}
@@ -52,9 +53,9 @@ class Levels:
     """All machines of two levels, without a wire."""
 
     def __init__(self):
-        self.above, self.zones = PARAMS.server_of(context()), agents()
-        self.members = {site: PARAMS.member_of(context(), site) for site in SITES}
-        self.centres = {site: PARAMS.server_of(context(), site) for site in SITES}
+        self.above, self.zones = registry.server_of(PARAMS, context()), agents()
+        self.members = {site: registry.member_of(PARAMS, context(), site) for site in SITES}
+        self.centres = {site: registry.server_of(PARAMS, context(), site) for site in SITES}
         for centre in self.centres.values():
             centre.start()
 

@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import astuple
 
 from hushgrid.kernels.machine import LARGEST, Malformed
-from hushgrid.kernels.patterns import masked, neighbours, star, token
+from hushgrid.kernels.patterns import levels, masked, neighbours, star, token
 
 COORDINATOR = "coordinator"
 ROOT = "hushgrid/1"
@@ -179,7 +179,7 @@ Receipt = (
     token.Ack | token.Answer | neighbours.Reached
 )  #: how things stand with its sender now: a later one may say more
 Custody = Receipt | token.Held | token.Notice | neighbours.Begin | neighbours.Lack
-Exchange = star.Message | masked.Message  #: of a star: whoever has one has all before it
+Exchange = star.Message | masked.Message | levels.Message  #: of a star: whoever has one has all before it
 Iterate = Exchange | token.Token | neighbours.Iterate  #: the algorithms' own messages: what a run counts
 Body = Control | Custody | Iterate
 EXCHANGES, ITERATES = frozenset(get_args(Exchange)), frozenset(get_args(Iterate))

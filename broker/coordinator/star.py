@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 from hushgrid.broker.coordinator import warm_start
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.warm_start import WarmState
+from hushgrid.kernels.algorithms import registry
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.patterns.star import FinalState, ServerContext, StarCentre
 from hushgrid.kernels.types import Document, Vector
@@ -88,7 +89,7 @@ class StarCoordinator(Coordinator):
                 m: v for m, v in warm_start.vectors(start, "dual").items() if m in self.shares and m not in self.cold
             }
             centre = replace(centre, warm=warm, duals=duals, factor=start.factor)
-        return algorithm.server(centre)
+        return registry.server_of(algorithm, centre) if self.plan.sites else algorithm.server(centre)
 
     @property
     def cold(self) -> list[str]:

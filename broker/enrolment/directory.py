@@ -350,6 +350,10 @@ class FleetDirectory:
             f"  peers: [{', '.join(peers)}]",
             *([f"  trust: {{ca: {folder}/{ABOVE}, crl: {folder}/above-{CRL}}}"] if above.trust else []),
         ]
+        scenario = self.scenario()
+        if case := scenario.kind.source(scenario.problem):
+            ignore = ", ".join(scenario.problem.ignore)
+            lines += [f"  case: {case}", *([f"  ignore: [{ignore}]"] if ignore else [])]
         write_file(self.path / f"{COORDINATOR}.yaml", "".join(f"{line}\n" for line in lines).encode())
 
     def take(self, scenario: str) -> None:

@@ -249,7 +249,7 @@ class Summary:
     ac: Ac | None = None  #: zones at least cost: the AC recovery
     messages: int  #: messages that carried an iterate
     bytes: int  #: their payloads, bytes
-    in_sites: Level | None = None  #: masked in two levels: of these what went between sites and their devices
+    in_sites: Level | None = None  #: of two levels: of these what went between sites and their devices
     between_sites: Level | None = None  #: and between the fleet's coordinator and the sites
     wall_s: float  #: seconds from the start to the answer
     privacy: Privacy  #: claimed, spent, and whether the claim is upheld

@@ -24,11 +24,12 @@ from hushgrid.broker.simulation.interrupts import Interrupted, Interrupts
 from hushgrid.broker.simulation.memory import MemoryBroker, Served
 from hushgrid.broker.simulation.problems.base import Finished, Setup
 from hushgrid.broker.simulation.progress import Progress
+from hushgrid.broker.simulation.recorders.base import Observer
 from hushgrid.broker.simulation.setup import prepare
 from hushgrid.broker.simulation.started import Ledgers, Started, Transcript
 from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.site import Site, below_of, fleet_of
-from hushgrid.broker.sites.upper import SiteDevice, UpperMember
+from hushgrid.broker.sites.upper import UpperMember
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.kernels.types import Document
@@ -66,6 +67,8 @@ def run_fleet(
     _check(checked, file, transport, broker, target, state)
     progress = progress or Progress(quiet=True)
     setup = prepare(checked, file, arrays, before)
+    if transport == "mqtt" and checked.kind.sites(setup.plan.problem):
+        raise InputError("transport: found mqtt with sites of zones, expected memory")
     progress.phase(f"{checked.name}: {setup.description}")
     for warning in warnings(setup.plan, checked.kind.source(checked.problem)):
         progress.phase(f"warning: {warning}")
@@ -133,10 +136,12 @@ def _open(run: Started) -> None:
     """Ledgers that outlive the run take up where they were: at no run, and with the data of now."""
     if not run.ledgers.durable:
         return
-    for name in run.members:
-        with closing(run.ledgers.open(name)) as ledger:
+    sites = run.setup.plan.sites
+    of_sites = [(name, file) for site in sites for name, file in ((site, site), (COORDINATOR, below_of(site)))]
+    for name, file in [*((name, name) for name in run.members), *of_sites]:
+        with closing(run.ledgers.open(name, file=file)) as ledger:
             ledger.runs.abandon()  # what an earlier run left unfinished is not gone on with
-            if name != COORDINATOR:
+            if name in run.setup.plan.nodes:
                 ledger.saw_data(run.setup.stamp)
 
 
@@ -180,7 +185,8 @@ def _memory(run: Started) -> tuple[str, Transcript]:
     eavesdropper = run.eavesdropper
     crashes = scenario.run.faults is not None and scenario.run.faults.crash > 0
     with ExitStack() as stack:
-        traces = {name: stack.enter_context(closing(setup.trace(name, run.place))) for name in run.members}
+        names = (*run.members, *scenario.kind.sites(setup.plan.problem))
+        traces = {name: stack.enter_context(closing(setup.trace(name, run.place))) for name in names}
         opened: dict[str, Ledger] = {}
 
         @stack.callback
@@ -194,7 +200,7 @@ def _memory(run: Started) -> tuple[str, Transcript]:
             run.signals.check()
             ledger = opened[name] = run.ledgers.open(name, buffered=not crashes)
             if name in setup.plan.sites:
-                return site(run, name, opened, buffered=not crashes)
+                return site(run, name, opened, buffered=not crashes, observe=traces.get(name))
             if name == COORDINATOR:
                 return coordinator(
                     scenario.fleet,
@@ -238,7 +244,9 @@ def _memory(run: Started) -> tuple[str, Transcript]:
     return "memory", eavesdropper.lines if eavesdropper else None
 
 
-def site(run: Started, name: str, opened: dict[str, Ledger], *, buffered: bool) -> Site:
+def site(
+    run: Started, name: str, opened: dict[str, Ledger], *, buffered: bool, observe: Observer | None = None
+) -> Site:
     """A site of the fleet in this process, with its two ledgers, which are among those `opened`."""
     setup, fleet, file = run.setup, run.setup.scenario.fleet, below_of(name)
 
@@ -247,9 +255,9 @@ def site(run: Started, name: str, opened: dict[str, Ledger], *, buffered: bool) 
         if file in opened:  # of before a crash
             opened[file].close()
         below = opened[file] = run.ledgers.open(COORDINATOR, buffered=buffered, file=file)
-        return SiteCoordinator(name, fleet_of(fleet, name), plan, source, below, among=among)
+        return SiteCoordinator(name, fleet_of(fleet, name), plan, source, below, among=among, observe=observe)
 
-    return Site(UpperMember(SiteDevice(name, setup.site_masks(name)), fleet, opened[name]), begin)
+    return Site(UpperMember(setup.site(name), fleet, opened[name]), begin)
 
 
 def _read(run: Started) -> tuple[str, list[tuple[int, float, int, int]], dict[str, Document], bytes | None]:

@@ -17,8 +17,9 @@ from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.site import Site
 from hushgrid.broker.sites.two_links import Seat, TwoLinks
 from hushgrid.broker.sites.upper import SiteDevice, UpperMember
+from hushgrid.broker.sites.zones import ZoneSite
 from hushgrid.kernels.errors import Stopped
-from hushgrid.node.config.coordinator import SiteConfig
+from hushgrid.node.config.coordinator import Above, SiteConfig
 from hushgrid.node.config.trust import credentials_of
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
@@ -54,6 +55,16 @@ def main(config: SiteConfig, signals: Signals) -> int:
     return 0
 
 
+def masked_site(up: Above) -> SiteDevice:
+    """A site whose devices mask: it masks against the other sites, by the certificate of its file."""
+    make, believed = masking.masks_by(up.site, up.tls, up.believed), up.believed
+
+    def masks(run: bytes, ledger: Ledger, _: AllowMasked | None, exposed: float) -> masking.Masks:
+        return make(run, ledger, believed, exposed)
+
+    return SiteDevice(up.site, masks)
+
+
 def guarded(end: Endpoint, link: Link, credentials: Credentials | None, peers: Callable[[], Collection[str]]) -> Seat:
     """The end behind its guard; as it is, if its broker is trusted."""
     if credentials is None:
@@ -70,13 +81,9 @@ class Service:
     def __init__(self, config: SiteConfig, say: Log, above: Ledger, below: Ledger) -> None:
         self.config, self.say, self.below, self.unit = config, say, below, Unit()
         up = config.above
-        make, believed = masking.masks_by(up.site, up.tls, up.believed), up.believed
-
-        def masks(run: bytes, ledger: Ledger, _: AllowMasked | None, exposed: float) -> masking.Masks:
-            return make(run, ledger, believed, exposed)
-
+        device = masked_site(up) if up.case is None else ZoneSite(up.site, up.case, up.ignore)
         self.reports_below, self.views = Reporter(config), Views(say)
-        self.site = Site(UpperMember(SiteDevice(up.site, masks), up.fleet, above, say), self._begin)
+        self.site = Site(UpperMember(device, up.fleet, above, say), self._begin)
         link = link_for(self.site.upper, up.broker, up.tls, keepalive=up.keepalive)
         member = self.site.upper
         trust_above = credentials_of(up.site, up.trust, up.tls, "above")
@@ -98,7 +105,7 @@ class Service:
             self.say(Warned(f"{error}; still waiting"))
 
         lower = SiteCoordinator(
-            *(c.above.site, c.fleet, plan, "", self.below),
+            *(c.above.site, c.fleet, plan, c.above.case or "", self.below),
             wait_s=c.wait_s,
             silent_s=c.silent_s,
             missed=missed,

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from hushgrid.broker.coordinator import run_history
 from hushgrid.broker.coordinator.star import StarCoordinator
+from hushgrid.kernels.algorithms import registry
+from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import HushgridError, Stopped
 from hushgrid.kernels.machine import Step
-from hushgrid.kernels.patterns.sites import SiteCentre
-from hushgrid.kernels.patterns.star import FinalState
+from hushgrid.kernels.patterns.star import FinalState, StarCentre
 from hushgrid.kernels.types import Document
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems import masking
 from hushgrid.node.problems.kind import Tests
 from hushgrid.node.problems.plan import RunPlan, encode_plan
+from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.wire import Birth, Plan, Publication
 
 
@@ -44,6 +46,11 @@ def _under_way(ledger: Ledger, plan: RunPlan) -> Collection[str] | None:
     return wire.decode_state(Plan, stored.plan).members
 
 
+def is_masked(plan: RunPlan) -> bool:
+    """Whether devices mask within their sites, and sites against each other; else their shares are noisy data."""
+    return plan.terms is not None and plan.terms.masked is not None
+
+
 class SiteCoordinator(StarCoordinator):
     """It has no answer of its own: what comes of a run is known above."""
 
@@ -59,12 +66,13 @@ class SiteCoordinator(StarCoordinator):
         silent_s: float = inf,
         missed: Callable[[Stopped], None] | None = None,
         among: Collection[str] | None = None,
+        observe: Callable[[Driver, bool], None] | None = None,
     ) -> None:
         """fleet: that of the site's devices. plan: as it is stored above, with its interval. among: these devices
         alone [of a run under way its own, else all].
         """
         self.site = site
-        every, plan = plan.every, replace(plan, interval=UNSET)
+        every, plan, masked = plan.every, replace(plan, interval=UNSET), is_masked(plan)
         super().__init__(
             fleet,
             plan,
@@ -75,7 +83,8 @@ class SiteCoordinator(StarCoordinator):
             silent_s=silent_s,
             every=every,
             missed=missed,
-            fewer=Fewest(masking.numbers(plan, site).contributors),
+            fewer=Fewest(masking.numbers(plan, site).contributors if masked else len(plan.sites[site])),
+            observe=observe,
         )
 
     def parties(self, plan: RunPlan) -> list[str]:
@@ -90,8 +99,10 @@ class SiteCoordinator(StarCoordinator):
         fewer = self.error is not None and self.driver is None and len(there) < len(self.members)
         return there if fewer and self.membership.enough else []
 
-    def machine(self) -> SiteCentre:
-        return masking.site_centre(self.plan, self.site, self.members)
+    def machine(self) -> StarCentre:
+        if is_masked(self.plan):
+            return masking.site_centre(self.plan, self.site, self.members)
+        return registry.server_of(cast(Star, self.plan.running), self.centre, self.site)
 
     def act(self, step: Step) -> list[Publication]:
         """Commits and sends a step that the fleet above has caused."""

@@ -12,7 +12,7 @@ from typing import cast
 from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.upper import UpperMember
 from hushgrid.kernels.errors import HushgridError, InputError, Suspended
-from hushgrid.kernels.patterns.sites import SiteCentre, SiteMember, passed
+from hushgrid.kernels.patterns.sites import NO_NEWS, Below
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.wire import COORDINATOR, Publication
 
@@ -150,7 +150,7 @@ class Site:
 
     def _told(self, lower: SiteCoordinator) -> bool:
         """Whether its devices have been told, or are being told, what came of the run."""
-        return lower.driver is not None and lower.driver.machine.state.phase in ("tell", "")
+        return lower.driver is not None and cast(Below, lower.driver.machine).telling
 
     def _pass(
         self, upper: UpperMember, lower: SiteCoordinator, above: list[Publication], below: list[Publication]
@@ -158,11 +158,12 @@ class Site:
         assert upper.driver is not None
         assert lower.driver is not None
         try:
-            steps = passed(cast(SiteMember, upper.driver.machine), cast(SiteCentre, lower.driver.machine))
-            if steps.above.send:
-                above += upper.act(steps.above)
-            if steps.below.send or steps.below.done:
-                below += lower.act(steps.below)
+            machine, member = cast(Below, lower.driver.machine), upper.driver.machine
+            while (steps := machine.exchanged(member, upper.driver.run)) != NO_NEWS:
+                if steps.above.send:
+                    above += upper.act(steps.above)
+                if steps.below.send or steps.below.done:
+                    below += lower.act(steps.below)
         except HushgridError as error:
             below += lower.fail(error)
             above += upper.give_up(error)

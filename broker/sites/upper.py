@@ -13,7 +13,7 @@ from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.problems import masking
-from hushgrid.node.problems.kind import Plan
+from hushgrid.node.problems.kind import Device, Plan
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.problems.records.section import NAME
 from hushgrid.node.runtime.member import Member
@@ -52,9 +52,7 @@ class SiteDevice:
 class UpperMember(Member):
     """Its ledger keeps its key and which question it has answered last; nothing is spent in it."""
 
-    def __init__(
-        self, site: SiteDevice, fleet: str, ledger: Ledger, log: Callable[[str], None] = lambda _: None
-    ) -> None:
+    def __init__(self, site: Device, fleet: str, ledger: Ledger, log: Callable[[str], None] = lambda _: None) -> None:
         super().__init__(fleet, site, ledger, None, simulated=Simulated(), log=log)
 
     @property

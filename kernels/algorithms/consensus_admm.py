@@ -33,8 +33,10 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms.base import Question, Sharing, Star
-from hushgrid.kernels.algorithms.owners import accelerated, centred, mean, price_of_constants, same_weights
+from hushgrid.kernels.algorithms.entries import Entries, Totals, joined, widened
+from hushgrid.kernels.algorithms.owners import coefficients, price_of_constants, same_weights
 from hushgrid.kernels.machine import LARGEST, Malformed
+from hushgrid.kernels.patterns.levels import ABOVE, Move, Sums, places
 from hushgrid.kernels.patterns.star import (
     Close,
     Closing,
@@ -48,7 +50,6 @@ from hushgrid.kernels.patterns.star import (
     StarMember,
     Taken,
     V,
-    held_at,
 )
 from hushgrid.kernels.ranges import Count, Step
 from hushgrid.kernels.types import Vector
@@ -84,6 +85,7 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
         "factor",
     )
     stopping: ClassVar[tuple[float, int] | None] = (1e-4, 3)
+    two_levels: ClassVar[str] = "consensus_sites"
 
     rounds: Count  #: the most rounds around the coordinator
     rho0: Step = 0.2  #: the penalty of flows, before balancing
@@ -113,6 +115,18 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
 
     def agent(self, context: NodeContext) -> Agent:
         return Agent(self, context)
+
+    def entries(self, context: ServerContext, site: str) -> Entries:
+        """Those that are averaged at a site, or ABOVE."""
+        return Entries(
+            places(context.position, context.stiffness.size, context.sites)[site],
+            self.weights(context.stiffness),
+            np.isnan(context.stiffness),
+            context.held,
+            relaxation=self.relaxation,
+            memory=self.memory,
+            alone=not context.sites,
+        )
 
     def server(self, context: ServerContext) -> Server:
         return Server(self, context)
@@ -210,7 +224,7 @@ class ServerState:
     stable_rounds: int = 0  #: rounds in a row with both residuals within the tolerance
     measured: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: `Params.figures` of the last round
     residual: float = inf  #: |z - zbar| of the last round
-    z: dict[str, np.ndarray] = field(default_factory=dict)  #: what each member said in the last round
+    z: dict[str, np.ndarray] = field(default_factory=dict)  #: what each member answers in the last round
     why: str | None = None  #: why the rounds are over; the closing exchanges follow
     lam: dict[str, np.ndarray] = field(default_factory=dict)  #: (m_p,) each: the multipliers that a bound is asked at
     bound: float = -inf  #: of the least sum of all f_p from below, proven; -inf: none is known
@@ -220,13 +234,30 @@ class ServerState:
     standing: dict[str, np.ndarray] = field(default_factory=dict)  #: of it, what each member goes on doing by itself
     arrived: dict[str, Minimum | Closing | Taken] = field(default_factory=dict)
     done: str | None = None
+    normal: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: (k^2,) the products of the differences of Rs
+
+
+def check_answer(body: object, m: int, wanted: int, widths: tuple[int, int, int]) -> None:
+    """Raises Malformed unless a member that shares m entries may send this. wanted: `ServerContext.totals`."""
+    match body:
+        case Minimum(z=z, totals=totals, value=value):
+            good = z.shape == (m,) and totals.shape == (wanted,) and abs(value) <= LARGEST
+        case Closing(data=data, z=z, duals=duals, bound=bound):
+            good = (data.size, z.size, duals.size) == widths and bound <= LARGEST
+        case _:
+            good = isinstance(body, Taken)
+    if not good:
+        raise Malformed(f"{type(body).__name__}, expected a minimiser of {m} entries, or what ends a run")
 
 
 class Server(StarCentre):
     """The coordinator. `position[p]` (m_p,) places p's shared entries among all N."""
 
-    def __init__(self, params: Params, context: ServerContext) -> None:
-        super().__init__(list(context.position), params.rounds)
+    state: ServerState
+
+    def __init__(self, params: Params, context: ServerContext, members: Sequence[str] = ()) -> None:
+        """members: other than the zones, of two levels."""
+        super().__init__(list(members or context.position), params.rounds)
         assert context.conclude is not None
         self.params, self.position, self.conclude = params, context.position, context.conclude
         self.tolerance, self.patience = context.tolerance, context.patience
@@ -237,36 +268,28 @@ class Server(StarCentre):
             context.widths,
         )
         self.periods = context.periods
-        self.flow, self.held, self.size = np.isnan(context.stiffness), context.held, context.stiffness.size
-        self.free = np.isnan(context.held) if context.held.size else np.full(self.size, True)
-        weight = params.weights(context.stiffness)
-        self.places = [context.position[p] for p in self.members]
-        self.owners = np.bincount(np.concatenate(self.places), minlength=self.size).astype(np.float64)
-        self.weight, self.common = np.concatenate([weight[k] for k in self.places]), weight
-        self.cuts = np.cumsum([k.size for k in self.places])[:-1]
+        self.held, self.size, self.zones = context.held, context.stiffness.size, sorted(context.position)
+        self.averaged = places(context.position, self.size, context.sites)
+        self.entries = params.entries(context, ABOVE)
         self.begun = context.warm or {p: v.copy() for p, v in context.start.items()}
         self.factor, self.lowest, self.balanced = context.factor, LOWEST, BALANCED
-        self.state = ServerState(0, np.zeros(self.size), self.begun, context.factor)
+        here = {p: self.begun[p][self.averaged[ABOVE].inside[p]] for p in self.zones}
+        self.state = self.first(here, context.factor)
         if self.held.size:
             self.lowest, self.balanced = LOWEST / STEEPER, range(HELD_EVERY, params.rounds, HELD_EVERY)
-            w = held_at(mean([self.begun[p] for p in self.members], self.places, self.size), self.held)
-            u = {p: self.begun[p] - w[k] for p, k in zip(self.members, self.places, strict=True)}
+            self.entries.average(self.state)
+            w, k = self.state.w, self.position
             self.state.factor = context.factor / 10  # lambda = rho u is the same
-            self.state.s = {p: w[k] + u[p] * 10 / STEEPER for p, k in zip(self.members, self.places, strict=True)}
+            self.state.s = {p: w[k[p]] + (s - w[k[p]]) * 10 / STEEPER for p, s in here.items()}
+
+    def first(self, s: dict[str, Vector], factor: float) -> ServerState:
+        """The state before the first round."""
+        return ServerState(0, np.zeros(self.entries.size), s, factor)
 
     # --- the pattern ---
 
     def check(self, member: str, body: object) -> None:
-        m, (d, n, y) = self.position[member].size, self.widths[member]
-        match body:
-            case Minimum(z=z, totals=totals, value=value):
-                good = z.shape == (m,) and totals.shape == (self.totals,) and abs(value) <= LARGEST
-            case Closing(data=data, z=z, duals=duals, bound=bound):
-                good = (data.size, z.size, duals.size) == (d, n, y) and bound <= LARGEST
-            case _:
-                good = isinstance(body, Taken)
-        if not good:
-            raise Malformed(f"{type(body).__name__}, expected a minimiser of {m} entries, or what ends a run")
+        check_answer(body, self.position[member].size, self.totals, self.widths[member])
 
     def due(self, body: object) -> None:
         s = self.state
@@ -275,8 +298,8 @@ class Server(StarCentre):
             raise Malformed(f"{type(body).__name__}, expected {expected.__name__} now")
 
     def begin(self) -> None:
-        s = self.state
-        s.w = held_at(mean([s.s[p] for p in self.members], self.places, self.size), self.held)
+        if not self.state.closing:
+            self.entries.average(self.state)
 
     def round_body(self, member: str) -> object:
         s = self.state
@@ -284,7 +307,7 @@ class Server(StarCentre):
             return s.released[member]
         if s.why is not None:
             return Close(s.lam[member]) if s.lam else Close()
-        return V(2 * s.w[self.position[member]] - s.s[member], s.factor)
+        return V(self.entries.point(s, member), s.factor)
 
     def ended(self) -> str | None:
         s = self.state
@@ -292,7 +315,7 @@ class Server(StarCentre):
             over: str | None = s.why
             return over
         if s.why is not None:
-            s.closing = {p: s.arrived[p] for p in self.members}
+            s.closing = self.gathered()
             s.bound = self.bound_of(s.closing) if s.lam else -inf
             s.released, s.dispatch, s.standing = self.conclude(s.closing, self.measured)
             return None
@@ -303,10 +326,15 @@ class Server(StarCentre):
         s.why = "tolerance" if stable else "rounds" if s.t == self.rounds else None
         return None
 
+    def gathered(self) -> dict[str, Closing]:
+        """What the zones have handed over."""
+        return {p: self.state.arrived[p] for p in self.members}  # type: ignore[misc]
+
     def bound_of(self, closing: Mapping[str, Closing]) -> float:
         """Weak duality: sum_p min (f_p + <lam_p, z_p>), less what constants pay."""
-        paid = price_of_constants([self.state.lam[p] for p in self.members], self.places, self.held)
-        return fsum(closing[p].bound for p in self.members) - self.scale * paid
+        positions = [self.position[p] for p in self.zones]
+        paid = price_of_constants([self.state.lam[p] for p in self.zones], positions, self.held)
+        return fsum(closing[p].bound for p in self.zones) - self.scale * paid
 
     def final_state(self) -> FinalState:
         # The price of a constant is none of an agreement: the next run of all begins where this one has.
@@ -324,84 +352,63 @@ class Server(StarCentre):
 
     # --- the iteration ---
 
+    def sums(self) -> list[Sums]:
+        """Of the round, at each place; z of it is in the state."""
+        s = self.state
+        answers: dict[str, Minimum] = {p: s.arrived[p] for p in self.members}  # type: ignore[misc]
+        s.z = {p: body.z for p, body in answers.items()}
+        same_weights({p: body.pull for p, body in answers.items()}, self.entries.multipliers(s))
+        return [self.entries.measured(s, [body.value for body in answers.values()])]
+
     def combine(self) -> bool:
         """Round t: what it was worth, whether to stop, and the next state."""
-        s, members = self.state, self.members
-        z = [s.arrived[p].z for p in members]
-        w, zbar = s.w, held_at(mean(z, self.places, self.size), self.held)
-        stacked, middle = np.concatenate(z), np.concatenate([zbar[k] for k in self.places])
-        old = np.concatenate([s.s[p] for p in members])
-        point = 2 * np.concatenate([w[k] for k in self.places]) - old  # v
-        rho, common = s.factor * self.weight, s.factor * self.common
-        lam = rho * (stacked - point)
-        same_weights({p: s.arrived[p].pull for p in members}, np.split(lam, self.cuts))
-        r = float(np.linalg.norm(stacked - middle))
-        dual = float(np.linalg.norm(common * (zbar - w) * np.sqrt(self.owners)))
-        value = sum(s.arrived[p].value for p in members)
-        apart = np.abs(stacked - middle)[np.concatenate([self.flow[k] for k in self.places])]
-        s.lam = dict(zip(members, centred(np.split(lam, self.cuts), self.places, self.held), strict=True))
-        s.measured = np.array([value, r, dual, 2 * float(apart.max(initial=0.0)), s.factor])
-        s.residual, s.z = r, dict(zip(members, z, strict=True))
+        s = self.state
+        if len(s.normal) != max(len(s.ys) - 1, 0) ** 2:  # a state that a program of before has stored
+            s.ys, s.Rs, s.normal = s.ys[-1:], s.Rs[-1:], np.zeros(0)
+        total = joined(self.sums())
+        r, dual = sqrt(total.primal), sqrt(total.dual)
+        s.lam = self.entries.centred(s)
+        s.measured = np.array([total.value, r, dual, 2 * total.apart, s.factor])
+        s.residual = r
         room = self.tolerance * sqrt(self.size)
-        agreed = r <= room + self.tolerance * float(np.linalg.norm(stacked))
-        settled = dual <= room + self.tolerance * float(np.linalg.norm(lam))
+        agreed = r <= room + self.tolerance * sqrt(total.size)
+        settled = dual <= room + self.tolerance * sqrt(total.force)
         # Of c, cr and si a little is much: what entries differ by counts by its price too. That of a constant has no
         # end.
-        worth = np.abs(lam * (stacked - middle))[np.concatenate([self.free[k] for k in self.places])]
-        priced = float(worth.sum()) <= PRICED * self.tolerance * max(abs(value) / self.scale, 1.0)
+        priced = total.worth <= PRICED * self.tolerance * max(abs(total.value) / self.scale, 1.0)
         s.stable_rounds = s.stable_rounds + 1 if agreed and settled and priced else 0
         steep = bool(self.held.size) and agreed and not settled
         least = s.factor if settled and self.periods > 1 else self.lowest
-        self.advance(old, stacked, middle, w, zbar, rho, common, steep, least)
+        self.advance(self.decided(total, steep, least))
         return bool(self.patience and s.stable_rounds >= self.patience)
 
-    def advance(
-        self,
-        old: Vector,
-        z: Vector,
-        zbar_all: Vector,
-        w: Vector,
-        zbar: Vector,
-        rho: Vector,
-        common: Vector,
-        steep: bool,
-        least: float,
-    ) -> None:
+    def decided(self, total: Totals, steep: bool, least: float) -> Move:
         """The next state: accelerated, plain, balanced, or what the safeguard goes back to.
 
         `steep`: the weights are to fall. With large ones the dual residual is the solver's rounding, and does not.
         `least`: of their factor. Over a horizon they do not fall for a dual residual within its tolerance: a cost that
         is almost flat, as of a voltage level, keeps it there, and what is left is to agree, which they would hinder.
         """
-        s, t = self.state, self.state.t
-        F = self.params.relaxation * (z - np.concatenate([w[k] for k in self.places]))
-        root = np.sqrt(rho)
-        R = root * F
-        norm = float(np.linalg.norm(R))
+        s, t, none = self.state, self.state.t, np.zeros(0)
+        norm = sqrt(total.step)
         if s.leapt and norm > WORSE * s.norm:
-            self.keep(s.plain, leapt=False)
-            s.ys, s.Rs, s.norm = [], [], inf
-            return
-        plain = old + F
+            s.leapt, s.normal, s.norm = False, none, inf
+            return Move("back", s.factor, none)
+        s.leapt = False
         if t in self.balanced:
-            a = float(np.linalg.norm(root * (z - zbar_all)))
-            q = float(np.linalg.norm(np.sqrt(common * self.owners) * (zbar - w)))
-            a, q = (1.0, MOST_AT_ONCE) if steep else (a, q)
+            a, q = (1.0, MOST_AT_ONCE) if steep else (sqrt(total.spread), sqrt(total.far))
             if a > UNBALANCED * q or q > UNBALANCED * a:
                 change = min(MOST_AT_ONCE, max(1 / MOST_AT_ONCE, a / q if q else inf))
                 factor = min(HIGHEST, max(least, s.factor * change))
                 if factor != s.factor:
-                    centre = held_at(mean(np.split(plain, self.cuts), self.places, self.size), self.held)
-                    centres = np.concatenate([centre[k] for k in self.places])
-                    self.keep(centres + (plain - centres) * (s.factor / factor), leapt=False)
-                    s.factor, s.ys, s.Rs, s.norm = factor, [], [], inf
-                    return
-        memory = self.params.memory
-        s.ys, s.Rs = [*s.ys, root * old][-memory - 1 :], [*s.Rs, R][-memory - 1 :]
-        s.plain, s.norm = plain, norm
-        leap = bool(memory) and t >= ACCELERATED and len(s.ys) >= 2
-        self.keep(accelerated(s.ys, s.Rs) / root if leap else plain, leapt=leap)
+                    s.normal, s.norm = none, inf
+                    return Move("balance", factor, none)
+        s.normal, s.norm = widened(s.normal, total.products), norm
+        if t < ACCELERATED or not total.steps.size:
+            return Move("plain", s.factor, none)
+        s.leapt = True
+        k = total.steps.size
+        return Move("leap", s.factor, coefficients(s.normal.reshape(k, k), total.steps))
 
-    def keep(self, following: Vector, *, leapt: bool) -> None:
-        self.state.s = dict(zip(self.members, np.split(following, self.cuts), strict=True))
-        self.state.leapt = leapt
+    def advance(self, move: Move) -> None:
+        self.entries.move(self.state, move)

@@ -66,11 +66,33 @@ def same_weights(pulls: Mapping[str, float], lam: Sequence[Vector]) -> None:
             )
 
 
-def accelerated(ys: list[Vector], Rs: list[Vector]) -> Vector:
-    """The next y from the last pairs (y, R), R the step that the plain iteration takes from y: Anderson, type II."""
-    Y, R = np.stack(ys), np.stack(Rs)
-    dY, dR = np.diff(Y, axis=0), np.diff(R, axis=0)
-    normal = dR @ dR.T
-    gamma = np.linalg.solve(normal + RIDGE * np.trace(normal) * np.eye(len(normal)), dR @ R[-1])
-    following: Vector = Y[-1] + R[-1] - (dY + dR).T @ gamma
+Exact = tuple[float, ...]  #: a sum of numbers, without rounding: the numbers add up to it
+
+
+def exact(values: Sequence[float]) -> Exact:
+    """Their sum as few numbers that add up to it exactly: the rounded sum, what that leaves, and so on until nothing.
+
+    A sum of such parts, rounded once, is the rounded sum of all values, however they were dealt to parts and in
+    whatever order.
+    """
+    parts: list[float] = []
+    while rest := fsum([*values, *(-part for part in parts)]):
+        parts.append(rest)
+    return tuple(parts)
+
+
+def coefficients(normal: Vector, steps: Vector) -> Vector:
+    """gamma (k,) of the acceleration, from <dR_i, dR_j> (k, k) and <dR_j, R> (k,)."""
+    gamma: Vector = np.linalg.solve(normal + RIDGE * np.trace(normal) * np.eye(len(steps)), steps)
+    return gamma
+
+
+def accelerated(ys: Sequence[Vector], Rs: Sequence[Vector], gamma: Vector) -> Vector:
+    """The next y from the last pairs (y, R), R the step that the plain iteration takes from y: Anderson, type II.
+
+    Entry by entry, in the order of the pairs: entries can be dealt to places.
+    """
+    following: Vector = ys[-1] + Rs[-1]
+    for j, share in enumerate(gamma.tolist()):
+        following = following - ((ys[j + 1] - ys[j]) + (Rs[j + 1] - Rs[j])) * share
     return following

@@ -19,6 +19,8 @@ from msgspec import Meta
 from hushgrid.kernels import algorithms
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Rounds, Star, Variant, Walk, gossip_of
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.patterns.levels import SiteMember
+from hushgrid.kernels.patterns.star import ServerContext, StarCentre
 
 #: What every algorithm must declare itself, because `Algorithm` has no default for it.
 DECLARED = ("title", "paper")
@@ -133,3 +135,16 @@ def plug(names: Sequence[str], file: str) -> None:
 def of_patterns(patterns: tuple[Pattern, ...]) -> tuple[str, ...]:
     """Names of the algorithms of these patterns."""
     return tuple(name for name, kind in ALGORITHMS.items() if kind.pattern in patterns)
+
+
+def server_of(algorithm: Star, context: ServerContext, site: str = "") -> StarCentre:
+    """The machine of the coordinator above the sites of the context, or of this site's towards its members."""
+    machines = import_module(f"{__package__}.{algorithm.two_levels}")
+    made: StarCentre = machines.site(algorithm, context, site) if site else machines.above(algorithm, context)
+    return made
+
+
+def member_of(algorithm: Star, context: ServerContext, site: str) -> SiteMember:
+    """A site's machine towards the coordinator above."""
+    made: SiteMember = import_module(f"{__package__}.{algorithm.two_levels}").member(algorithm, context, site)
+    return made

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -175,6 +175,15 @@ class SiteCentre(masked.MaskedCentre):
         return self._exchange("tell", self.present)
 
     @property
+    def telling(self) -> bool:
+        """Whether its devices have been told, or are being told, what came of the run."""
+        return self.state.phase in ("tell", "")
+
+    def exchanged(self, member: SiteMember, run: bytes) -> Passed:
+        """As `passed`; the run above stands in each question."""
+        return passed(member, self)
+
+    @property
     def present(self) -> list[str]:
         """The devices that know each other and are not silent."""
         return [m for m in self.state.met if m not in self.state.absent]
@@ -187,11 +196,22 @@ class SiteCentre(masked.MaskedCentre):
         return self.tick()
 
 
+class Below(Protocol):
+    """The half of a site towards its devices."""
+
+    @property
+    def telling(self) -> bool: ...
+    def exchanged(self, member: object, run: bytes) -> Passed: ...
+
+
 class Passed(NamedTuple):
     """The steps that one half's news make in the other, each to be committed by its own driver."""
 
     above: Step = NOTHING
     below: Step = NOTHING
+
+
+NO_NEWS = Passed()
 
 
 def passed(above: SiteMember, below: SiteCentre) -> Passed:

@@ -7,7 +7,7 @@ answered is answered with the same bytes again, anything else is nothing. A pape
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, nan
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -113,6 +113,7 @@ class ServerContext:
     factor: float = 1.0  #: and its weights' factor
     held: Vector = field(default_factory=lambda: np.zeros(0))  #: (N,) what w is whatever members say; nan: it is free
     prox: Prox | None = None  #: of copies of one x: of r and the box; None: there are none
+    sites: Mapping[str, Sequence[str]] = field(default_factory=dict)  #: of two levels: the members of each; {}: of one
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ is no riddle.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from typing import Any, ClassVar
 
@@ -25,6 +26,7 @@ from hushgrid.grid_cases.zone.projection import ZoneStep
 from hushgrid.kernels.algorithms import consensus_admm, ladmm
 from hushgrid.kernels.algorithms.base import Algorithm, gated
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.patterns.levels import Gathered
 from hushgrid.kernels.patterns.star import Closing, Feasible, NodeContext, W, Z
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.base import Attack, Loads, Recovered
@@ -152,7 +154,10 @@ class Demand(Attack):
 
     def recover(self, transcript: Transcript) -> Recovered:
         what: What = "noisy answer" if gated(transcript.algorithm) or transcript.plan.terms is not None else "gradient"
-        handed = {m.src: m.body.data for m in transcript.messages if isinstance(m.body, Closing)}
+        every = [*transcript.messages, *chain.from_iterable(transcript.levels)]
+        handed = {m.src: m.body.data for m in every if isinstance(m.body, Closing)}
+        for each in (m.body.closing for m in every if isinstance(m.body, Gathered)):  # a site's
+            handed |= {zone: closing.data for zone, closing in each.items()}
         recovered, wide = Recovered(), []
         rounds = [] if handed else [(down, up) for _, down, up in transcript.rounds(W, Z)][:ROUNDS]
         case = load(transcript.problem.case).without(transcript.problem.ignore) if rounds else None

@@ -12,6 +12,7 @@ from hushgrid.kernels.ranges import Count, Keepalive, Name, Seconds
 from hushgrid.node.config.brokers import check_clear, same_broker, with_servers
 from hushgrid.node.config.files import near_tls, unwrapped
 from hushgrid.node.config.trust import near_trust
+from hushgrid.node.problems.power_flow.section import Parts
 from hushgrid.node.schema.durations import Duration, seconds
 from hushgrid.node.schema.sections import AllowMasked, Fingerprints, Section, Tls
 from hushgrid.node.schema.trust import Trusted
@@ -104,7 +105,8 @@ def load_coordinator(path: Path) -> CoordinatorConfig:
 class Above(Section, frozen=True, kw_only=True):
     """The fleet of which a site's coordinator is a member, and whom it believes there."""
 
-    site: Name  #: its name there, as in its certificate: s1, s2, ... by the scenario's `privacy.masked.sites`
+    #: its name there, as in its certificate: s1, s2, ... by the scenario's `privacy.masked.sites` or `problem.sites`
+    site: Name
     fleet: Name  #: that fleet's name
     broker: str  #: that fleet's broker, as below
     tls: Tls  #: with `cert` and `key`, by which the other sites know it
@@ -115,6 +117,9 @@ class Above(Section, frozen=True, kw_only=True):
     revoked: Fingerprints | None = None  #: beside `ca`: fingerprints of certificates that are believed no more
     crl: str | None = None  #: beside `ca`: a file with its authorities' lists of revoked certificates
     trust: Trusted | None = None  #: whose messages count, of the fleet's coordinator [whatever its broker delivers]
+    #: of zones, in place of `peers`: the public network, as in a device's `data` [its devices mask]
+    case: str | None = None
+    ignore: Parts = ()  #: beside `case`: what of it is left out, as in the scenario
 
     @property
     def believed(self) -> AllowMasked:
@@ -174,7 +179,10 @@ def load_site(path: Path) -> SiteConfig:
     assert tls is not None
     paths = {"ca": absolute(above.ca), "crl": absolute(above.crl), "trust": near_trust(above.trust, path)}
     above = msgspec.structs.replace(above, tls=tls, **paths)
-    above.believed  # noqa: B018  (raises InputError)
+    if above.case is None:
+        above.believed  # noqa: B018  (raises InputError)
+    elif (path.parent / above.case).is_file():  # else it is a built-in one
+        above = msgspec.structs.replace(above, case=absolute(above.case))
     state = str((path.parent / config.state).resolve())
     trust = near_trust(config.trust, path)
     return msgspec.structs.replace(config, tls=near_tls(config.tls, path), trust=trust, state=state, above=above)

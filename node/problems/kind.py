@@ -189,7 +189,7 @@ class Plan(Protocol):
 
     @property
     def sites(self) -> dict[str, list[str]]:
-        """The nodes of each site, by its name, of sums that are masked in two levels; {} of all else."""
+        """The nodes of each site, by its name, of a run in two levels; {} of one level."""
         ...
 
     @property
@@ -472,6 +472,10 @@ class ProblemKind(ABC, Generic[S, P, D]):
     def check_data(self, problem: S, public: P) -> None:
         """Raises InputError unless what simulated nodes hold, and the public part does not, is whole."""
         return None
+
+    def sites(self, problem: P) -> dict[str, list[str]]:
+        """The nodes of each site, by its name, if the problem deals them to sites; {}: it does not."""
+        return {}
 
     def periods(self, problem: P) -> Periods | None:
         """Those that a problem is planned over; None of a problem without any."""

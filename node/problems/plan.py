@@ -62,9 +62,11 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
 
     @cached_property
     def sites(self) -> dict[str, list[str]]:
-        """The nodes of each site, by its name, of sums that are masked in two levels; {} of all else."""
+        """The nodes of each site, by its name, of a run in two levels; {} of one level."""
         masked = self.terms.masked if self.terms else None
-        return dict(dealt(self.nodes, masked.sites.sizes)) if masked and masked.sites else {}
+        if masked and masked.sites:
+            return dict(dealt(self.nodes, masked.sites.sizes))
+        return self.kind.sites(self.problem)
 
     @property
     def parties(self) -> list[str]:
@@ -78,7 +80,7 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
 
     def terms_of(self, node: str) -> Terms | None:
         """What the plan asks of a node's gate; None without privacy. Raises InputError if the plan has no such node."""
-        if self.sites and node in self.site_of:
+        if self.terms and self.terms.masked and node in self.site_of:
             return self._terms_at_site[self.site_of[node]]
         if self.privacy is None or not self._visits:
             return self.terms

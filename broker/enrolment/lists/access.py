@@ -79,7 +79,7 @@ def members_of(scenario: Scenario, file: str, site: str = "") -> list[str]:
     public = scenario.kind.public(scenario, file)
     nodes: list[str] = public.nodes
     masked = masked_of(scenario.privacy, len(nodes)) if scenario.privacy else None
-    sites = dealt(nodes, masked.sites.sizes) if masked and masked.sites else {}
+    sites = dealt(nodes, masked.sites.sizes) if masked and masked.sites else scenario.kind.sites(public)
     if not site:
         return list(sites) or nodes
     if site not in sites:

@@ -30,7 +30,6 @@ from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, SeededNoise, SystemNoise
 from hushgrid.node.problems import masking_words
 from hushgrid.node.problems.kind import Device
-from hushgrid.node.problems.masking import MakeMasks
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.versions import version
 
@@ -123,8 +122,8 @@ class Setup(ABC):
     def device(self, name: str) -> Device:
         """A node with its data."""
 
-    def site_masks(self, name: str) -> MakeMasks:
-        """How a site of two levels masks against the others."""
+    def site(self, name: str) -> Device:
+        """What a site of two levels has, as a member of the fleet above."""
         raise NotImplementedError
 
     def site_child(self, name: str, place: Path) -> Document:

@@ -21,6 +21,7 @@ from hushgrid.broker.simulation.problems import dispatch
 from hushgrid.broker.simulation.problems.base import Figures, Finished, Setup
 from hushgrid.broker.simulation.recorders.base import Recorded, Shape
 from hushgrid.broker.simulation.recorders.star import noisy_data
+from hushgrid.broker.sites.zones import ZoneSite
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, loads
 from hushgrid.grid_cases.centralised import solve
@@ -94,6 +95,9 @@ class ZoneSetup(Setup):
         contracts = capacities(self.adjacency, self.case, self.models[name].buses)
         parts = (name, self.case, self.models[name], self.loads(name), self.problem.solver)
         return Zone(*parts, contracts=contracts, ignore=self.problem.ignore)
+
+    def site(self, name: str) -> ZoneSite:
+        return ZoneSite(name, self.problem.case, self.problem.ignore)
 
     def child(self, name: str, place: Path) -> Document:
         return {

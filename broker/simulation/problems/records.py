@@ -18,6 +18,7 @@ from hushgrid.broker.simulation.problems.masks import identities, maker, makers,
 from hushgrid.broker.simulation.problems.on_graph import GraphSetup
 from hushgrid.broker.simulation.recorders.answers import last_answers
 from hushgrid.broker.simulation.recorders.base import Recorded, finite
+from hushgrid.broker.sites.upper import SiteDevice
 from hushgrid.kernels.algorithms.base import walk_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.routes import index
@@ -62,8 +63,8 @@ class RowNodes(GraphSetup):
     def device(self, name: str) -> Rows:
         return Rows(name, self.shards[index(name)], masks=self._masks.get(name))
 
-    def site_masks(self, name: str) -> MakeMasks:
-        return self._masks[name]
+    def site(self, name: str) -> SiteDevice:
+        return SiteDevice(name, self._masks[name])
 
     def site_child(self, name: str, place: Path) -> Document:
         return saved(self._identities, name, place)

@@ -24,6 +24,7 @@ from hushgrid.broker.simulation.recorders.base import (
 )
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.patterns.levels import ABOVE, Place, places
 from hushgrid.kernels.patterns.star import StarCentre, StarMember
 from hushgrid.kernels.types import Index
 from hushgrid.node.privacy.gate import Gate
@@ -79,8 +80,10 @@ class MemberTrace(Trace):
 class CoordinatorTrace(Trace):
     """w^{t+1}, and beside it in a file of its own what the coordinator has measured of each round."""
 
-    def __init__(self, directory: Path, algorithm: str, widths: Widths, figures: tuple[str, ...], behind: int) -> None:
-        super().__init__(directory, COORDINATOR, behind)
+    def __init__(
+        self, directory: Path, node: str, algorithm: str, widths: Widths, figures: tuple[str, ...], behind: int
+    ) -> None:
+        super().__init__(directory, node, behind)
         self.algorithm, self.widths, self.figures = algorithm, widths, figures
         self._measured = Trace(directory, MEASURED, behind) if figures else None
 
@@ -101,8 +104,8 @@ class CoordinatorTrace(Trace):
 
 
 def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
-    if name == COORDINATOR:
-        return {"w": shape.size}
+    if (place := "" if name == COORDINATOR else name) in (averages_at := averaged(plan, shape)):
+        return {"w": averages_at[place].entries.size}
     vectors, sizes = plan.algorithm.recorded, (shape.own_sizes[name], shape.shared[name].size)
     if len(vectors) > len(sizes):
         raise InputError(
@@ -112,10 +115,20 @@ def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     return dict(zip(vectors, sizes, strict=False))
 
 
+def averaged(plan: RunPlan, shape: Shape) -> dict[str, Place]:
+    """Where the entries of w are averaged: all of them by the coordinator, or each at its place of two levels."""
+    sites = plan.kind.sites(plan.problem)
+    if not sites:
+        return {ABOVE: Place(np.arange(shape.size), {}, {})}
+    return places(shape.position, shape.size, sites)
+
+
 def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths, behind: int) -> Observer:
     algorithm = plan.algorithm.name
     if name == COORDINATOR:
-        return CoordinatorTrace(place, algorithm, widths, cast(Star, plan.algorithm).figures, behind)
+        return CoordinatorTrace(place, name, algorithm, widths, cast(Star, plan.algorithm).figures, behind)
+    if name in plan.kind.sites(plan.problem):
+        return CoordinatorTrace(place, name, algorithm, widths, (), behind)
     return MemberTrace(place, name, algorithm, widths, reveal, behind)
 
 
@@ -123,7 +136,9 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     T = max((r[0] for r in over.travelled), default=0)
     t, nodes = plan.terms, plan.nodes
     algorithm = cast(Star, plan.algorithm)
-    w = _rows(over.trace, COORDINATOR, shape.size, T)
+    w = np.empty((T, shape.size))
+    for site, place in averaged(plan, shape).items():
+        w[:, place.entries] = _rows(over.trace, site or COORDINATOR, place.entries.size, T)
     masked = t is not None and t.masked is not None
     z, drawn, answered, more = {}, {}, {}, dict[str, np.ndarray]()
     for p in nodes:

@@ -33,8 +33,10 @@ from hushgrid.node.problems.power_flow.conclusion import (
 from hushgrid.node.problems.power_flow.costs import TOTALS
 from hushgrid.node.problems.power_flow.day import Day
 from hushgrid.node.problems.power_flow.device import Wiring, largest_message, wiring
+from hushgrid.node.problems.power_flow.section import ZonesPlan
 from hushgrid.node.problems.rolling import Point
 
+OF_A_ZONE, OF_SUMS = 100, 4000  #: numbers as long as names and status in a site's message, and as its sums
 Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
 
 
@@ -55,7 +57,8 @@ def centre(plan: Plan, source: str, warm: str = "") -> ServerContext:
             for z, one in wired.layouts.items()
         },
         announced={z: one.shared().size for z, one in wired.layouts.items()},
-        largest={z: largest_message(one, plan.problem) for z, one in wired.layouts.items()},
+        largest=largest_messages(wired, plan.problem),
+        sites=plan.problem.sites,
         conclude=conclusion(case, plan, wired.layouts, horizon=wired.horizon) if cost else None,
         warm=state,
         factor=factor,
@@ -65,6 +68,13 @@ def centre(plan: Plan, source: str, warm: str = "") -> ServerContext:
         tolerance=stop.tolerance if stop else 0.0,
         patience=stop.patience if stop else 0,
     )
+
+
+def largest_messages(wired: Wiring, problem: ZonesPlan) -> dict[str, int]:
+    """Numbers in the largest message on the edges of each zone, and of each site."""
+    zones = {z: largest_message(one, problem) for z, one in wired.layouts.items()}
+    as_told = {z: most + 3 * wired.shared[z].size + OF_A_ZONE for z, most in zones.items()}
+    return zones | {site: OF_SUMS + sum(as_told[z] for z in members) for site, members in problem.sites.items()}
 
 
 def _stiffness(case: Case, wired: Wiring, plan: Plan) -> Vector:

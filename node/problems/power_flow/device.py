@@ -47,6 +47,7 @@ from hushgrid.node.problems.power_flow.section import (
     Part,
     ZonesPlan,
     ZonesProblem,
+    check_sites,
     objective_of,
 )
 from hushgrid.node.schema.durations import UNITS, moment
@@ -158,6 +159,9 @@ def public(
         problem.margins,
         problem.ignore,
     )
+    if problem.sites is not None:
+        check_sites(problem.sites, sorted(zones), algorithm, "sites")
+        plan = replace(plan, sites={f"s{k}": sorted(members) for k, members in enumerate(problem.sites, 1)})
     if problem.horizon is not None:
         plan = replace(plan, horizon=read_horizon(problem.horizon, case), contingencies=problem.contingencies)
         horizon_of(plan, case)

@@ -211,6 +211,8 @@ class PowerFlow(Kind):
         )
 
     def among(self, plan: ZonesPlan, present: Sequence[str]) -> ZonesPlan:
+        if plan.sites:  # a constant of one site would have to be known to the others
+            raise InputError(f"found {', '.join(present)} there, expected {', '.join(plan.nodes)} (problem.sites)")
         return replace(plan, zones={z: buses for z, buses in plan.zones.items() if z in present})
 
     def check_data(self, problem: ZonesProblem, public: ZonesPlan) -> None:
@@ -223,6 +225,9 @@ class PowerFlow(Kind):
         case, file = load(problem.case), Path(day.profiles.replace(PLACE, "1"))
         buses = tuple(case.buses.numbers.tolist())
         read_profiles(file, buses, case.base_mva, day.periods, others=buses)
+
+    def sites(self, problem: ZonesPlan) -> dict[str, list[str]]:
+        return dict(problem.sites)
 
     def periods(self, problem: ZonesPlan) -> Periods | None:
         day = problem.horizon

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -124,6 +125,9 @@ class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=
     #: least generation cost with lost load at `voll`, or least squared load shedding, the paper's [cost for
     #: consensus-admm, shedding for ladmm]
     objective: Objective | None = None
+    #: two levels: the zones of each site s1, s2, ..., every zone in one; each site averages what its own zones share
+    #: alone, and the fleet's coordinator the rest [one level]
+    sites: Annotated[tuple[tuple[Name, ...], ...], Meta(max_length=NODES)] | None = None
     voll: LostLoad | None = None  #: the value of lost load; cost [10000]
     #: a public mask: which loads may be other than zero [every one, and each carries noise]
     loads: PublicLoads | None = None
@@ -175,6 +179,8 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
     stiffness: Annotated[dict[BusKey, Stiffness], Meta(max_length=BUSES)] = {}
     horizon: HorizonPlan | None = None  #: cost: None: a snapshot
     contingencies: bool = False  #: of the coordinator's tables, `grid_cases.ac.contingencies`
+    #: cost: the zones of each site, of two levels; {}: one level
+    sites: Annotated[dict[Name, Annotated[list[Name], Meta(max_length=NODES)]], Meta(max_length=NODES)] = {}
 
     @property
     def kind(self) -> str:
@@ -205,6 +211,8 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
         check_objective(self.objective, algorithm, "plan: problem.objective")
         if self.horizon is not None and self.objective != "cost":
             raise InputError(f"plan: problem.horizon: found a section, expected none (objective: {self.objective})")
+        if self.sites:
+            check_sites(list(self.sites.values()), self.nodes, algorithm, "plan: problem.sites")
         algorithm.check(*self.constants, convexity=0.0)
 
 
@@ -216,6 +224,21 @@ def objective_of(problem: ZonesProblem, algorithm: Algorithm) -> Objective:
 def exact(algorithm: Algorithm) -> bool:
     """Whether the algorithm solves each zone's problem exactly: it is for costs, which a gradient step is not."""
     return algorithm.asks() == "data"
+
+
+def check_sites(sites: Sequence[Sequence[str]], zones: Sequence[str], algorithm: Algorithm, where: str) -> None:
+    """Raises InputError unless the algorithm runs in two levels, and every zone is in one site."""
+    if not getattr(algorithm, "two_levels", ""):
+        raise InputError(f"{where}: found {len(sites)} sites, expected none (algorithm.name: {algorithm.name})")
+    if len(sites) < 2 or not all(sites):
+        raise InputError(
+            f"{where}: found {list(map(len, sites))} zones, expected two sites or more, none of them empty"
+        )
+    dealt = Counter(zone for site in sites for zone in site)
+    for zone in sorted({*zones, *dealt}):
+        if dealt[zone] != (zone in zones):
+            wrong = f"{zone} in {dealt[zone]} sites" if zone in zones else f"zone {zone}"
+            raise InputError(f"{where}: found {wrong}, expected each of {', '.join(zones)} in one")
 
 
 def check_objective(objective: Objective, algorithm: Algorithm, where: str) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.algorithms.consensus_admm import Params
-from hushgrid.kernels.algorithms.owners import accelerated, centred, mean
+from hushgrid.kernels.algorithms.owners import accelerated, centred, coefficients, mean
 from hushgrid.kernels.errors import Failed
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns.star import (
@@ -25,6 +25,7 @@ from hushgrid.kernels.patterns.star import (
     V,
 )
 from tests.support.paths import VECTORS
+from tests.support.runs.quadratics import Gate, Quadratic
 
 STORED = np.load(VECTORS / "opf_admm_case14.npz")
 ABOUT = json.loads((VECTORS / "opf_admm_case14.json").read_text())
@@ -91,32 +92,6 @@ def test_so_is_what_the_coordinator_measures(stored):
 
 
 # --- the rules, on quadratics ---
-
-
-class Quadratic:
-    """f_p(z) = |z - c|^2 / 2 in free space: the step is a formula."""
-
-    def __init__(self, c, weight):
-        self.c, self.weight = c, weight
-
-    def minimum(self, v, factor):
-        rho = factor * self.weight
-        self.z = (self.c + rho * v) / (1 + rho)
-        self.value, self.totals, self.duals = float(np.sum((self.z - self.c) ** 2) / 2), np.zeros(0), np.zeros(0)
-        return self
-
-    def bound(self, lam):
-        """min |z - c|^2/2 + <lam, z>, at z = c - lam."""
-        return float(lam @ self.c - lam @ lam / 2)
-
-
-class Gate:
-    def __init__(self, c):
-        self.c, self.answers = c, 0
-
-    def data(self):
-        self.answers += 1
-        return self.c
 
 
 CENTRES = {"a": np.array([1.0, -2.0, 3.0]), "b": np.array([2.0, 0.0, -1.0]), "c": np.array([0.5, 4.0, 1.0])}
@@ -216,7 +191,9 @@ def test_acceleration_solves_a_linear_iteration_at_once_when_it_has_seen_all_of_
         ys.append(y)
         Rs.append(B @ y + b - y)
         y = y + Rs[-1]
-    assert accelerated(ys[1:], Rs[1:]) == pytest.approx(fixed, abs=1e-5)
+    differences = np.diff(Rs[1:], axis=0)
+    gamma = coefficients(differences @ differences.T, differences @ Rs[-1])
+    assert accelerated(ys[1:], Rs[1:], gamma) == pytest.approx(fixed, abs=1e-5)
     assert np.linalg.norm(ys[-1] + Rs[-1] - fixed) > 0.1  # the plain step is far away still
 
 

@@ -50,7 +50,6 @@ from hushgrid.node.config.brokers import with_servers
 from hushgrid.node.config.scenario import Scenario, load_scenario
 from hushgrid.node.config.watch import WATCH
 from hushgrid.node.durable import write_file
-from hushgrid.node.masks.identity import fingerprint as pinned
 from hushgrid.node.schema.sections import Section
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 from hushgrid.node.transport.connect import parse_urls, split
@@ -334,6 +333,8 @@ class FleetDirectory:
         shutil.copyfile(above.path / "ca.crt", here / ABOVE)
         if above.trust:
             shutil.copyfile(above.path / CRL, here / f"above-{CRL}")
+        from hushgrid.node.masks.identity import fingerprint as pinned
+
         peers = [pinned(above.certificate(name).public_bytes(Encoding.DER)) for name in above.members()]
         lines = [
             f"# The coordinator of {site}. {site}.crt and {ABOVE} are of the fleet {above.fleet}.",

@@ -133,7 +133,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
     "lab": (
         *("", "rollout/compiled", "rollout", "inversion", "attacks", "comparison", "sweep", "planning", "audit"),
         *("simulate", "benchmarks/common", "benchmarks/scale", "benchmarks"),
-        *("studies/common", "studies/baselines", "studies/problems", "studies/papers", "studies"),
+        *("studies/common", "studies/baselines", "studies/problems", "studies/relay", "studies/papers", "studies"),
     ),
     "cli": ("drafts", "", "operator", "owner", "researcher"),
 }

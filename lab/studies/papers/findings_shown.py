@@ -26,10 +26,10 @@ from hushgrid.lab.attacks import registry, transcript
 from hushgrid.lab.attacks.dpp2 import untied
 from hushgrid.lab.studies.common.study import Panel, Table
 from hushgrid.lab.studies.papers import dpp2_figures, recycled_limits
-from hushgrid.lab.studies.papers import relay_private as private
 from hushgrid.lab.studies.papers.recovered_images import Ask, digits, scenario
 from hushgrid.lab.studies.papers.relay_figures import digits as two_digits
 from hushgrid.lab.studies.problems.relay import PENALTIES, of_images
+from hushgrid.lab.studies.relay import private
 from hushgrid.node.problems.power_flow.device import model_of
 from hushgrid.node.schema.yaml_file import read_yaml
 

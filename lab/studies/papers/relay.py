@@ -5,7 +5,7 @@ Tables I to III give orders of growth. Here every method solves the same least s
 graphs, rings and geometric graphs of 8, 16 and 32 agents; a question to the data is one gradient for all of them. What
 is counted, as in the paper: activations (gradients, of all agents together); the privacy leakage frequency
 Theta_K = max_i of agent i's activations after K iterations; and vectors sent. Each method's one parameter is the best
-of a grid, by activations. relay_private.py and lab/studies/relay_rivals.py have the rest of the study.
+of a grid, by activations. lab/studies/relay has the rest of the study.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.rollout.compiled import iadmm as whole_iadmm
 from hushgrid.lab.rollout.compiled import recal as whole_recal
 from hushgrid.lab.rollout.machines import run_rounds
-from hushgrid.lab.studies import relay_rivals
 from hushgrid.lab.studies.baselines import coca, rwadmm
 from hushgrid.lab.studies.common.study import Exact, Page, Panel, Table, chart, on_two, random_walk
-from hushgrid.lab.studies.papers import relay_private
+from hushgrid.lab.studies.relay import private, rivals
 from hushgrid.node.problems.records.data import Synthetic, synthetic
 
 GRAPHS = ("complete", "ring", "geometric")
@@ -283,6 +282,6 @@ def study(sizes: Sequence[int] = SIZES, limit: int = LIMIT, seeds: int = SEEDS) 
     lines = on_two(measure, tasks, lambda t: f"{t.kind} of {t.n}: {t.method}")
     return [
         Page("relay-graphs", tables(lines), {"relay-graphs.svg": picture(lines)}),
-        relay_private.page(),
-        relay_rivals.page(),
+        private.page(),
+        rivals.page(),
     ]

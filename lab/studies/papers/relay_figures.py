@@ -2,7 +2,7 @@
 
 The digits 0 and 1 that ship; the paper's two classes of MNIST, Fashion-MNIST (IDX files) and CIFAR-10 (a folder) where
 HUSHGRID_MNIST, HUSHGRID_FASHION_MNIST, HUSHGRID_CIFAR10 say. Convergence: a ring of 8 and 2400
-activations, as in relay_private.py. What an adversary sees: one gradient of an agent with one image.
+activations, as in lab/studies/relay/private.py. What an adversary sees: one gradient of an agent with one image.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from hushgrid.lab.attacks.transcript import parse
 from hushgrid.lab.inversion.matching import Batch, Distance
 from hushgrid.lab.inversion.pictures import png, sheet
 from hushgrid.lab.inversion.scores import cosine, psnr
-from hushgrid.lab.studies import relay_rivals as rivals
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.lab.studies.papers import recovered_images as images
-from hushgrid.lab.studies.papers import relay_private as private
 from hushgrid.lab.studies.problems.images import by_path, two_of
 from hushgrid.lab.studies.problems.relay import AGENTS, PENALTIES, Problem, of_images
+from hushgrid.lab.studies.relay import private, rivals
 from hushgrid.node.problems.records.files import Shard
 
 NAME = "relay-figures"
@@ -61,7 +60,7 @@ def digits() -> Shard:
 
 
 class Ask(NamedTuple):
-    """One curve: the set, the loss, the regulariser; the way as in relay_private.py, or a method of relay_rivals.py."""
+    """One curve: the set, the loss, the regulariser; the way as in relay/private.py, or a method of relay/rivals.py."""
 
     set: str
     kind: Kind

@@ -13,8 +13,8 @@ from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.lab.studies.baselines import diff2
-from tests.kernels.algorithms.test_rivals import GRAPHS, D, N, close, error, functions, gradients
 from tests.support.agents.lockstep_rounds import Data, name, run, weights
+from tests.support.agents.rival_problems import GRAPHS, D, N, close, error, functions, gradients
 
 GRAPH = GRAPHS["geometric"]
 W = GRAPH.metropolis()

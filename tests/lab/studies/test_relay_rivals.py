@@ -8,11 +8,11 @@ import pytest
 
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.kernels.problems.prox import Regularizer
-from hushgrid.lab.studies import relay_rivals as study
-from hushgrid.lab.studies.papers import relay_private as private
 from hushgrid.lab.studies.papers.relay_figures import digits
 from hushgrid.lab.studies.problems.relay import PENALTIES, of_images
-from hushgrid.lab.studies.relay_rivals import METHODS, NEIGHBOURS, RECAL, RWADMM, GridPoint
+from hushgrid.lab.studies.relay import private
+from hushgrid.lab.studies.relay import rivals as study
+from hushgrid.lab.studies.relay.rivals import METHODS, NEIGHBOURS, RECAL, RWADMM, GridPoint
 
 BY_GRADIENTS = [m for m in METHODS if not (m in NEIGHBOURS and NEIGHBOURS[m].minimises)]
 BY_MINIMISERS = [m for m in METHODS if m not in BY_GRADIENTS]

@@ -13,9 +13,10 @@ from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.lab.rollout.compiled import recal as whole_recal
 from hushgrid.lab.rollout.machines import walk as hand_on
 from hushgrid.lab.studies.common import study
-from hushgrid.lab.studies.papers import incremental, incremental_leak, relay, relay_private
+from hushgrid.lab.studies.papers import incremental, incremental_leak, relay
 from hushgrid.lab.studies.papers.relay import RelayTask
 from hushgrid.lab.studies.problems import relay as relay_problems
+from hushgrid.lab.studies.relay import private
 
 # --- what they share ---
 
@@ -104,7 +105,7 @@ def test_growth_is_the_exponent_of_n():
 
 @pytest.fixture
 def few(monkeypatch):
-    monkeypatch.setattr(relay_private, "SEEDS", 1)
+    monkeypatch.setattr(private, "SEEDS", 1)
     monkeypatch.delenv("HUSHGRID_IJCNN1", raising=False)
 
 
@@ -114,16 +115,16 @@ def made_up():
 
 
 def test_theorem_4_claims_its_epsilon_for_the_published_noise_of_the_agent_that_is_asked_most(made_up):
-    walk, R = relay_private.ring_walk(0), 1.02
-    sd = relay_private.published_sd(made_up, 12.0, R, walk)
+    walk, R = private.ring_walk(0), 1.02
+    sd = private.published_sd(made_up, 12.0, R, walk)
     busiest = int(np.argmax(np.bincount(walk)))
     own = sd[[k for k, i in enumerate(walk) if i == busiest]]
     assert np.allclose(own[:-1] ** 2, R * own[1:] ** 2)
-    rho, known = relay_private.budget(12.0), log(1e3)
+    rho, known = private.budget(12.0), log(1e3)
     assert rho + 2 * sqrt(rho * known) == pytest.approx(12.0)
     alpha, beta = 1 / (min(made_up.L) + 1), 1 / 18
     assert np.sum(8 * (alpha * beta / own) ** 2) == pytest.approx(rho)
-    assert own[-1] > relay_private.last_noise(made_up, 12.0)  # all of the budget on the last answer
+    assert own[-1] > private.last_noise(made_up, 12.0)  # all of the budget on the last answer
 
 
 @pytest.mark.runs
@@ -133,15 +134,15 @@ def test_the_papers_logistic_problem_on_adult_has_nothing_to_learn(few, monkeypa
     assert not p.star.any()
     at_zero = sum(f.gradient(p.star) for f in p.losses) / 8
     assert np.max(np.abs(at_zero)) < p.regularizer.l1
-    monkeypatch.setattr(relay_private, "ACTIVATIONS", 400)
+    monkeypatch.setattr(private, "ACTIVATIONS", 400)
     assert p.start().all()
-    assert not relay_private.walked(p, 0)[-1].any()
+    assert not private.walked(p, 0)[-1].any()
 
 
 def test_a_guarded_line_costs_what_it_asks_and_errs_the_less_the_more_it_may_cost(made_up):
     errors = []
     for epsilon in (0.1, 100.0):
-        x, cost = relay_private.guarded(made_up, "RECAL", relay_private.terms(epsilon, 1e-3, 20, 1.0), 1.9, 0)
+        x, cost = private.guarded(made_up, "RECAL", private.terms(epsilon, 1e-3, 20, 1.0), 1.9, 0)
         assert x.shape == (160, 22)
         assert 0.99 * epsilon < cost <= epsilon
         errors.append(made_up.error(x[-1]))
@@ -150,7 +151,7 @@ def test_a_guarded_line_costs_what_it_asks_and_errs_the_less_the_more_it_may_cos
 
 @pytest.mark.parametrize("method", ["RECAL", "I-ADMM"])
 def test_guarded_both_methods_ask_each_agent_as_often_as_the_terms_say(made_up, method):
-    x, _ = relay_private.guarded(made_up, method, relay_private.terms(1.0, 1e-3, 3, 1.0), 1.0, 0)
+    x, _ = private.guarded(made_up, method, private.terms(1.0, 1e-3, 3, 1.0), 1.0, 0)
     assert len(x) == 24
     assert np.all(np.isfinite(x))
     assert np.all(np.any(np.diff(x, axis=0) != 0, axis=1))
@@ -158,8 +159,8 @@ def test_guarded_both_methods_ask_each_agent_as_often_as_the_terms_say(made_up, 
 
 def test_the_published_noise_hides_no_gradient_and_the_gates_does(made_up):
     """Relative to gradients above 1e-3: 1/beta = 18 times rounding of numbers below 100 at 300 hops."""
-    assert np.max(relay_private.overheard(made_up, "published", 0.1)) < 1e-7
-    assert np.median(relay_private.overheard(made_up, "guarded", 0.1)) > 0.1
+    assert np.max(private.overheard(made_up, "published", 0.1)) < 1e-7
+    assert np.median(private.overheard(made_up, "guarded", 0.1)) > 0.1
 
 
 def test_ijcnn1_is_measured_where_it_is_said_to_be_and_its_absence_is_one_line(few, monkeypatch):

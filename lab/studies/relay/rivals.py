@@ -34,9 +34,9 @@ from hushgrid.lab.rollout.machines import AllowAll, run_rounds
 from hushgrid.lab.rollout.machines import walk as hand_on
 from hushgrid.lab.studies.baselines import rwadmm
 from hushgrid.lab.studies.common.study import Exact, Page, Table, nowhere, on_two
-from hushgrid.lab.studies.papers import relay_private as private
 from hushgrid.lab.studies.problems.relay import PENALTIES as OF_PAPER
 from hushgrid.lab.studies.problems.relay import PLAIN, Problem, problems
+from hushgrid.lab.studies.relay import private
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.records.gate import RowsGate

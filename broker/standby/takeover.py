@@ -14,7 +14,7 @@ from contextlib import suppress
 from math import inf
 from pathlib import Path
 
-from hushgrid.broker.standby.replica import QUIET_S, STANDBY, notes_topic, restore, topic
+from hushgrid.broker.standby.replica import QUIET_S, STANDBY, UNSIGNED, Word, notes_topic, restore, topic
 from hushgrid.broker.standby.watcher import LATEST, Watcher
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.machine import Malformed
@@ -39,16 +39,18 @@ def take_over(
     *,
     at_once: bool,
     keys: Collection[str] = (),
+    word: Word = UNSIGNED,
 ) -> float | None:
     """Waits until the coordinator of the file is dead for as long as `standby` says (`at_once`: for nothing).
 
     Returns when this one begins, s since 1970; its ledger has the last run, and what the other's noted under `keys`.
+    `word`: how the two know each other's messages.
     None: somebody asked it to end.
     Raises InputError if the file says nothing of a standby.
     """
     if config.standby is None:
         raise InputError(f"{path}: standby: missing, expected a duration (30s) in the files of both coordinators")
-    watcher = Watcher(config.fleet, seconds(config.standby), log)
+    watcher = Watcher(config.fleet, seconds(config.standby), log, word)
     if not at_once:
         log(f"stands by for the coordinator of fleet {config.fleet} on {config.broker}")
         link = link_to(config.broker, Party(STANDBY, None, watcher.subscriptions, _certificate(config.tls), False))
@@ -60,7 +62,7 @@ def take_over(
             return None
         log("takes over")
     began = watcher.later(system.machine.wall())
-    claim = Claim(config.fleet, Instance(ledger.id, ledger.runs.new_session(), began), log)
+    claim = Claim(config.fleet, Instance(ledger.id, ledger.runs.new_session(), began), log, word)
     claim.replica, claim.noted = watcher.replica, watcher.noted
     link = link_to(config.broker, Party(COORDINATOR, claim.will, claim.subscriptions, config.tls, False))
     try:
@@ -89,8 +91,14 @@ def _certificate(tls: Tls | None) -> Tls | None:
 class Claim(Watcher):
     """Says that this coordinator is the later one, and reads the run of the other."""
 
-    def __init__(self, fleet: str, instance: Instance, log: Callable[[str], None]) -> None:
-        super().__init__(fleet, 0.0, log)
+    def __init__(
+        self,
+        fleet: str,
+        instance: Instance,
+        log: Callable[[str], None],
+        word: Word = UNSIGNED,
+    ) -> None:
+        super().__init__(fleet, 0.0, log, word)
         t = self.topics
         self.subscriptions = (t.state(COORDINATOR), topic(fleet), notes_topic(fleet))
         self.instance = instance
@@ -111,15 +119,15 @@ class Claim(Watcher):
 
     def connected(self) -> list[Publication]:
         self._heard = self.clock.time
-        claim = Progress(b"", 0, "gathering", self.instance)
-        return [Publication(self.topics.state(COORDINATOR), wire.encode(claim), True)]
+        topic, claim = self.topics.state(COORDINATOR), Progress(b"", 0, "gathering", self.instance)
+        return [Publication(topic, self.word.sign(topic, wire.encode(claim)), True)]
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
         with suppress(Malformed):
             if self._take(topic, payload):
                 self._heard = self.clock.time
                 return []
-            presence = wire.decode_presence(payload)
+            presence = self._presence(topic, payload)
             by = None if isinstance(presence, wire.Birth) else presence.by
             if by is None or by.ledger == self.instance.ledger:
                 return []
@@ -143,8 +151,9 @@ class Seat(Claim):
         instance: Instance,
         log: Callable[[str], None],
         read: Callable[[bytes], list[Publication]],
+        word: Word = UNSIGNED,
     ) -> None:
-        super().__init__(fleet, instance, log)
+        super().__init__(fleet, instance, log, word)
         self.subscriptions = (self.topics.state(COORDINATOR),)
         self._read = read
 
@@ -153,4 +162,6 @@ class Seat(Claim):
         return inf
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
-        return self._read(payload)
+        with suppress(Malformed):
+            return self._read(self.word.open(topic, payload))
+        return []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -25,9 +26,12 @@ from hushgrid.node.runtime.event_loop import serve_all
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.schema.durations import seconds
 from hushgrid.node.schema.sections import Tls
+from hushgrid.node.transport.connect import split
 from hushgrid.node.transport.link import Party
 from hushgrid.node.transport.schemes import link_to
 from hushgrid.node.wire import COORDINATOR, Instance, Progress, Publication
+
+AWAY_S = 5.0  #: for one server of a cluster to be there, when the run is looked for
 
 
 def take_over(
@@ -69,6 +73,7 @@ def take_over(
         serve_all([(claim, link)], lambda: claim.quiet, signals)
     finally:
         link.close(forget=False)
+    _read_elsewhere(config, claim, signals)
     if signals:
         return None
     notes = {key: note for key, note in claim.noted.notes.items() if key in keys} if claim.noted else None
@@ -76,6 +81,22 @@ def take_over(
     if claim.replica is not None and claim.replica.status == "running":
         log(f"goes on with run {claim.replica.run.hex()[:8]}")
     return claim.instance.began
+
+
+def _read_elsewhere(config: CoordinatorConfig, claim: Claim, signals: Signals) -> None:
+    """Reads the run at each server of a cluster, too: one of RabbitMQ retains only what was said there. The newest
+    counts.
+    """
+    servers = split(config.broker)
+    for server in servers if len(servers) > 1 else ():
+        reader = Reader(config.fleet, claim.instance, lambda _: None, claim.word)
+        reader.replica, reader.noted = claim.replica, claim.noted
+        link = link_to(server, Party(COORDINATOR, None, reader.subscriptions, config.tls, False))
+        try:
+            serve_all([(reader, link)], partial(reader.over, system.machine.monotonic() + AWAY_S), signals)
+        finally:
+            link.close(forget=False)
+        claim.replica, claim.noted = reader.replica, reader.noted
 
 
 def _certificate(tls: Tls | None) -> Tls | None:
@@ -136,6 +157,23 @@ class Claim(Watcher):
                 later = min(by.began, LATEST) + 1.0  # of one that was not heard of, or that a broker has planted
                 self.instance = Instance(self.instance.ledger, self.instance.session, later)
                 return self.connected()
+        return []
+
+
+class Reader(Claim):
+    """Says nothing, and reads the run alone."""
+
+    def over(self, end: float) -> bool:
+        """Whether it has read it, or the server is not there by `end` of time.monotonic()."""
+        return self.quiet or system.machine.monotonic() >= end
+
+    def connected(self) -> list[Publication]:
+        self._heard = self.clock.time
+        return []
+
+    def on_message(self, topic: str, payload: bytes) -> list[Publication]:
+        with suppress(Malformed):
+            self._take(topic, payload)
         return []
 
 

@@ -17,7 +17,7 @@ from hushgrid.kernels.types import Document
 from tests.support.transport.fleet_brokers import EXAMPLES, RABBITMQ, need
 
 SERVERS = 3
-PATIENCE = 120.0
+PATIENCE = 300.0  #: for three servers of RabbitMQ to find each other on a busy machine
 PLAIN_NATS = """
 server_name: hushgrid-{n}
 listen: "127.0.0.1:-1"

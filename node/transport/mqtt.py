@@ -381,9 +381,10 @@ class MqttLink:
         if session.stream.excess:
             self.oversize += 1
             self._afresh = True
+        why = session.why_lost()
         if session.deaf:
             self._afresh, self.deaf_s = True, min(2 * self.deaf_s, DEAF_S[1])
-        self._drop(session.why_lost())
+        self._drop(why)
 
     def _drop(self, why: str) -> None:
         """Ends this connection or attempt, and sets when the next one begins."""

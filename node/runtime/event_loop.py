@@ -110,7 +110,7 @@ class _Connection:
     def on_readable(self, ready: bool) -> None:
         """What has come, and the answers."""
         link, endpoint = self.link, self.endpoint
-        link.patient = endpoint.patient
+        link.patient = not link.connected and endpoint.patient
         messages = link.turn(ready)
         answers, news = bool(messages), False
         if (link.waiting or link.mute) and not self.away:

@@ -44,7 +44,7 @@ class Link(Protocol):
     """
 
     due: float  #: when `turn` must be called at the latest, of time.monotonic()
-    patient: bool  #: set by the owner: nothing is waited for, so attempts to reach the broker may be far apart
+    patient: bool  #: set by the owner: nothing waits for the broker, so attempts to reach it may be far apart
     connects: int  #: how often the connection was made
     refused: list[tuple[str, str]]  #: (topic, reason) of each topic that the broker lets it neither publish nor hear
 

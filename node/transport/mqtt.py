@@ -25,7 +25,7 @@ from hushgrid.node.schema.sections import Tls
 from hushgrid.node.transport.attempts import Attempts
 from hushgrid.node.transport.connect import Dial, Trust, parse_urls
 from hushgrid.node.transport.link import KEEPALIVE_S, Link, Message, Party, register
-from hushgrid.node.transport.mqtt_session import CLOSE_S, DEAF_S, Client, Session
+from hushgrid.node.transport.mqtt_session import CLOSE_S, Client, Session
 
 ATTEMPT_S = 10.0  #: from dialling to the answer to SUBSCRIBE, s; a small device's TLS handshake takes 1 s
 PROBE_S = 2.0  #: for the answer to a first CONNECT of MQTT 5, s: amqtt never gives one
@@ -99,7 +99,6 @@ class MqttLink:
         self.foreign = 0  #: messages received on topics we did not subscribe to, not handed over
         self.dropped = 0  #: publications that did not reach a broker's acknowledgement
         self.patient = False  #: nothing waits for the broker: attempts to reach it may be far apart
-        self.deaf_s = DEAF_S[0]  #: as in DEAF_S, now
         self.due = inf  #: when `turn` must be called at the latest, of time.monotonic()
         self.readable: list[int] = []  #: those of `fds` that ended the last `poll`
 
@@ -289,8 +288,7 @@ class MqttLink:
             self._on_time(now)
         if self._session is not None and self._session.stream.more:
             self.due = now
-        elif self._session is not None and (self._session.unacked or self._as.cluster):
-            # It may turn out that nobody acknowledges it, or that a subscription is lost.
+        elif self._session is not None and self._session.unacked:  # it may turn out that nobody acknowledges it
             self.due = min(self.due, self._session.due)
 
     def _on_time(self, now: float) -> None:
@@ -371,7 +369,6 @@ class MqttLink:
             self.oversize += 1
         else:
             self._inbox.append(Message(topic, payload, retained))
-            self.deaf_s = self.deaf_s if retained else DEAF_S[0]
 
     def refuse(self, topic: str, reason: str) -> None:
         if (topic, reason) not in self.refused:
@@ -381,10 +378,7 @@ class MqttLink:
         if session.stream.excess:
             self.oversize += 1
             self._afresh = True
-        why = session.why_lost()
-        if session.deaf:
-            self._afresh, self.deaf_s = True, min(2 * self.deaf_s, DEAF_S[1])
-        self._drop(why)
+        self._drop(session.why_lost())
 
     def _drop(self, why: str) -> None:
         """Ends this connection or attempt, and sets when the next one begins."""

@@ -40,10 +40,6 @@ ASK_S, ELECTION_S = (1.0, 64.0), 15.0
 #: For an acknowledgement of a cluster that answers pings, s: the server that owed it may have gone out, and then nobody
 #: owes it any more.
 LOST_S = 20.0
-#: First and longest time without a message from a cluster while an answer is waited for, s, and how often as long while
-#: none is: it may hand over nothing more on a subscription that it has granted. NATS 2.9 does so after two deaths in a
-#: row, and for ever. A session that is begun afresh has other subscriptions.
-DEAF_S, IDLE = (20.0, 600.0), 6.0
 QUEUE, QUEUE_BYTES = 4096, 64 << 20  #: the most messages and bytes without acknowledgement; beyond that `put` refuses
 HEAD = 16  #: bytes of a published packet besides its topic and payload, at most
 QUIET = 0.75  #: of `keepalive`: so long nothing is sent before the broker is asked whether it is there
@@ -70,8 +66,6 @@ class Listener(Protocol):
     subscriptions: tuple[str, ...]  #: the topics to ask for
     dropped: int  #: publications that did not reach a broker's acknowledgement
     due: float  #: when it looks again, of time.monotonic()
-    patient: bool  #: whether nothing is waited for
-    deaf_s: float  #: without a message that a cluster is waited for, after which the session is begun afresh
 
     def on_received(self, topic: str, payload: bytes, retained: bool) -> None:
         """A message has arrived."""
@@ -105,7 +99,6 @@ class Session:
         self.unacknowledged: dict[int, tuple[str, ...]] = {}  #: subscriptions without an answer yet, by message id
         self._heard_at = 0.0  # when the broker last sent anything
         self._cluster = client.cluster
-        self._told_at, self._patient = time.monotonic(), listener.patient  # when a message came, or was waited for
         self._denied: list[str] = []  # subscriptions that a cluster is asked for again at `_ask_at`
         self._ask_at, self._ask_s = inf, ASK_S[0]
         self._receive_maximum = 65535
@@ -136,28 +129,16 @@ class Session:
         return self._oldest + LOST_S if self._cluster and self.unacked else inf
 
     @property
-    def _deaf_at(self) -> float:
-        """When a cluster that hands over nothing never will."""
-        return self._told_at + (IDLE if self._patient else 1.0) * self.listener.deaf_s if self._cluster else inf
-
-    @property
-    def deaf(self) -> bool:
-        """Whether a cluster has handed over nothing for so long that it may have lost a subscription."""
-        return time.monotonic() >= self._deaf_at
-
-    @property
     def due(self) -> float:
         """When `keep_alive` must be called at the latest, of time.monotonic()."""
         if not self._keepalive:
             return inf
         quiet, answer = self._sent_at + QUIET * self._keepalive, self._asked_at + ANSWERS * self._keepalive
-        return min(quiet, answer, self._ask_at, self._lost_at, self._deaf_at)
+        return min(quiet, answer, self._ask_at, self._lost_at)
 
     def turn(self, ready: bool, full: Callable[[], bool]) -> bool:
         """Reads what has arrived if the socket is `ready`, until `full`. False if the connection is lost."""
         stream = self.stream
-        if self._patient is not self.listener.patient:
-            self._patient, self._told_at = self.listener.patient, time.monotonic()
         if ready:
             stream.fill()
             self._heard_at = time.monotonic()
@@ -187,7 +168,7 @@ class Session:
             self.subscribe(topics)
         if now >= self._asked_at + ANSWERS * self._keepalive:
             return False
-        if now >= min(self._lost_at, self._deaf_at):
+        if now >= self._lost_at:
             return False
         if self._asked_at == inf and now >= self._sent_at + QUIET * self._keepalive:
             self.stream.send(packets.PINGREQ)
@@ -243,8 +224,6 @@ class Session:
             return f"it sent {self._invalid}"
         if self.refusal is not None:
             return f"refused: {self.refusal}"
-        if self.deaf:
-            return "it hands over nothing"
         if not self.accepted:
             # In TLS 1.3 the broker checks our certificate after the handshake, and its alert is seldom read in time.
             doubt = ": it may not accept our certificate" if self.tls else ""
@@ -273,7 +252,6 @@ class Session:
         kind = first & 0xF0
         if kind == packets.PUBLISH:
             topic, payload, retained, number = packets.published(first, body, self.five)
-            self._told_at = self._heard_at
             self.listener.on_received(topic, payload, retained)
             if number:
                 self.stream.send(packets.acknowledgement(number))

@@ -102,27 +102,6 @@ def test_a_server_that_refuses_us_for_good_stops_nobody_while_another_does_not(s
         MqttLink(URLS, "z1").connect(PATIENCE_S)
 
 
-def clean(wire):
-    """Whether this connection has asked the broker to forget what it has kept: a flag of CONNECT."""
-    return bool(next(body for first, body in wire.received if first == 0x10)[7] & 2)
-
-
-def test_a_session_on_which_nothing_is_handed_over_is_begun_afresh_and_the_wait_grows(servers):
-    servers |= {1: {}, 2: {}, 3: {}}
-    link = MqttLink(URLS, "z1")
-    link.deaf_s = 0.05
-    connected(link)
-    first = servers.wire
-    assert not clean(first)
-    while servers.wire is first:
-        link.poll(0.01)
-    assert link.why == "it hands over nothing"
-    assert link.deaf_s == 0.1
-    link.patient = True
-    connected(link)
-    assert clean(servers.wire)
-
-
 @pytest.mark.parametrize(
     ("urls", "why"),
     [

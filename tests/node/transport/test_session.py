@@ -6,7 +6,7 @@ import pytest
 
 from hushgrid.node.transport import mqtt_session
 from hushgrid.node.transport.connect import Address
-from hushgrid.node.transport.mqtt_session import DEAF_S, IDLE, LOST_S, Client, Session
+from hushgrid.node.transport.mqtt_session import LOST_S, Client, Session
 from tests.support.transport.broker_in_memory import Pipe, packets_of
 
 CONNACK = {True: b"\x20\x03\x00\x00\x00", False: b"\x20\x02\x00\x00"}
@@ -16,13 +16,11 @@ PINGREQ, PINGRESP = (0xC0, b""), b"\xd0\x00"
 class Broker:
     """A session and the broker's end of its socket. `heard` and `refused`: what the session has told its link."""
 
-    def __init__(self, five=True, subscriptions=(), keepalive=60, connack=None, cluster=False, patient=False):
+    def __init__(self, five=True, subscriptions=(), keepalive=60, connack=None, cluster=False):
         self.pipe, self.received, self.refused = Pipe(), [], []
         listener = SimpleNamespace(
             subscriptions=subscriptions,
             dropped=0,
-            patient=patient,
-            deaf_s=DEAF_S[0],
             on_received=lambda *message: self.received.append(message),
             refuse=lambda *why: self.refused.append(why),
         )
@@ -188,36 +186,6 @@ def test_a_message_that_no_server_acknowledges_any_more_ends_a_connection_to_a_c
         broker.say(PINGRESP)
         now[0] = broker.session.due
     assert now[0] == 1000.0 + LOST_S
-
-
-@pytest.mark.parametrize(("patient", "expected"), [(False, DEAF_S[0]), (True, IDLE * DEAF_S[0])])
-def test_a_cluster_that_hands_over_nothing_any_more_is_found_out_whatever_it_acknowledges(
-    patient, expected, monkeypatch
-):
-    """Sooner while an answer is waited for."""
-    now = [1000.0]
-    monkeypatch.setattr(mqtt_session, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    broker = Broker(keepalive=20, cluster=True, patient=patient)
-    now[0] += 5.0
-    assert broker.say(b"\x32\x07\x00\x01t\x00\x01\x00x")
-    broker.got()  # its acknowledgement
-    while broker.session.keep_alive() and now[0] < 2000.0:
-        broker.session.put("t", b"", False)
-        for first, body in broker.got():
-            broker.say(PINGRESP if first == 0xC0 else b"\x40\x02" + body[3:5])
-        now[0] = min(now[0] + 1.0, broker.session.due)
-    assert now[0] == 1005.0 + expected
-    assert broker.session.deaf
-
-
-def test_one_broker_may_hand_over_nothing_for_as_long_as_it_likes(monkeypatch):
-    now = [1000.0]
-    monkeypatch.setattr(mqtt_session, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    broker = Broker(keepalive=20)
-    while now[0] < 10000.0:
-        assert broker.session.keep_alive()
-        broker.say(PINGRESP)
-        now[0] = broker.session.due
 
 
 def test_a_connection_that_may_publish_nothing_more_asks_and_ends_if_there_is_no_answer(monkeypatch):

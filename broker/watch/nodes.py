@@ -78,17 +78,17 @@ def newest(topics: Topics, servers: list[dict[str, bytes]]) -> dict[str, bytes]:
     """What stands on the topics of each node at that server which has its newest status: what it said at another,
     before it went there, stands there still.
     """
-    found: dict[str, tuple[tuple[int, str], dict[str, bytes]]] = {}
+    latest: dict[str, tuple[tuple[int, str], dict[str, bytes]]] = {}
     for payloads in servers:
         nodes: dict[str, dict[str, bytes]] = {}
         for topic, payload in payloads.items():
             with suppress(Malformed):
                 nodes.setdefault(topics.parse(topic)[1], {})[topic] = payload
-        for name, said in nodes.items():
-            when = _when(said.get(topics.status(name), b""))
-            if name not in found or when > found[name][0]:
-                found[name] = when, said
-    return {topic: payload for _, said in found.values() for topic, payload in said.items()}
+        for name, messages in nodes.items():
+            when = _when(messages.get(topics.status(name), b""))
+            if name not in latest or when > latest[name][0]:
+                latest[name] = when, messages
+    return {topic: payload for _, messages in latest.values() for topic, payload in messages.items()}
 
 
 def _when(payload: bytes) -> tuple[int, str]:

@@ -118,6 +118,8 @@ class Watcher:
         if isinstance(presence, Birth) or (presence.by is not None and not 0 <= presence.by.began <= LATEST):
             return
         if isinstance(presence, Progress):
+            if self._outlived(presence.by):  # RabbitMQ retains it yet on another server of a cluster
+                return
             if presence.by is not None and presence.by != self.last:
                 self._again = inf  # it has promised nothing yet
             self.last = presence.by or self.last
@@ -134,7 +136,7 @@ class Watcher:
             self._lives()
 
     def _outlived(self, by: Instance | None) -> bool:
-        """Whether it is an earlier session that has died, or an earlier coordinator."""
+        """Whether it is of an earlier session, or of an earlier coordinator."""
         last = self.last
         if last is None or by is None:
             return False

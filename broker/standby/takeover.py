@@ -31,7 +31,7 @@ from hushgrid.node.transport.link import Party
 from hushgrid.node.transport.schemes import link_to
 from hushgrid.node.wire import COORDINATOR, Instance, Progress, Publication
 
-AWAY_S = 5.0  #: for one server of a cluster to be there, when the run is looked for
+AWAY_S = 10.0  #: for one server of a cluster to be there, when the run is looked for
 
 
 def take_over(

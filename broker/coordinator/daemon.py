@@ -19,7 +19,7 @@ from hushgrid.broker.coordinator.membership import Precedence
 from hushgrid.broker.coordinator.run_history import failed
 from hushgrid.broker.coordinator.run_records import keep, summary
 from hushgrid.broker.coordinator.status import Reporter, Views, activity
-from hushgrid.broker.standby.replica import Replicated
+from hushgrid.broker.standby.replica import UNSIGNED, Replicated, Word
 from hushgrid.broker.standby.takeover import Seat, take_over
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.types import Document
@@ -144,7 +144,8 @@ def main(
         service = service_class(config, path, public, signals, ledger)
         if standby or hand_over or (config.standby is not None and not once):
             service.unit.ready()
-            began = take_over(config, path, ledger, signals, _say, at_once=hand_over or not standby, keys=NOTES)
+            at_once = hand_over or not standby
+            began = take_over(config, path, ledger, signals, _say, at_once=at_once, keys=NOTES, word=service.word)
             service.began, service.begins = began or service.began, not (standby or hand_over)
         try:
             if once:
@@ -172,6 +173,11 @@ class Service:
         self.begins = True  #: whether a run is made as it starts
         self.credentials = credentials_of(COORDINATOR, config.trust, config.tls, path, public.plan.parties)
         self._guard: Guarded | None = None  #: of the coordinator that it has now
+        self.word: Word = UNSIGNED  #: how another coordinator knows what this one says
+        if self.credentials is not None:
+            from hushgrid.node.trust.stated import Stated
+
+            self.word = Stated(self.credentials)
         self.replicated: Replicated | None = None  #: the coordinator of now, if there is a standby
         self._missing = ""  #: who was said not to be there
         self.wait: Callable[[], float] = lambda: inf  #: seconds until something is due that no message tells
@@ -257,11 +263,18 @@ class Service:
         """A connection for this coordinator. Its standby, if there is one, is told each commit by it."""
         config = self.config
         coordinator.instance = coordinator.membership.precedence.claim(coordinator, self.began)
-        self.replicated = None
+        again, self.replicated = self.replicated is not None, None
         if config.standby is not None:
             precedence = coordinator.membership.precedence
             self.replicated = Replicated(
-                coordinator, config.fleet, lambda: coordinator.ending, lambda: precedence.later is not None, NOTES
+                coordinator,
+                config.fleet,
+                lambda: coordinator.ending,
+                lambda: precedence.later is not None,
+                NOTES,
+                self._guarded(coordinator),
+                self.word,
+                again=again,
             )
             coordinator.observe = self.replicated.observe
             if coordinator.driver is not None:  # it goes on with a run
@@ -341,7 +354,7 @@ class Service:
         precedence.instance = Instance(self.ledger.id, self.ledger.runs.new_session(), self.began)
         seats: list[tuple[Seat, Link]] = []
         if config.standby is not None:
-            seat = Seat(config.fleet, precedence.instance, _say, precedence.read)
+            seat = Seat(config.fleet, precedence.instance, _say, precedence.read, self.word)
             party = Party(COORDINATOR, seat.will, seat.subscriptions, config.tls, False, config.keepalive)
             seats.append((seat, link_to(config.broker, party)))
 

@@ -9,10 +9,10 @@ ended stands there too: it is not made again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from itertools import count
 from math import inf
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -20,7 +20,8 @@ from hushgrid.kernels.machine import Malformed
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.driver import Driver, Stored
-from hushgrid.node.runtime.endpoint import Clock, Endpoint
+from hushgrid.node.runtime.endpoint import Endpoint
+from hushgrid.node.served import Served, Ticking
 from hushgrid.node.wire import COORDINATOR, PLAN_LIMIT, Finish, Instance, Plan, Publication, Topics
 
 QUIET_S = 2.0  #: connected without a word, after which nobody else writes the run
@@ -29,6 +30,28 @@ Notes = dict[str, bytes]
 Standing = Literal["running", "done", "stopped"]
 _said = count(1)  # of this process
 OVER: dict[str, Standing] = {"done": "done", "stopped": "stopped"}  #: of a ledger's words for a run
+
+
+class Word(Protocol):
+    """How the coordinators of a fleet know each other's messages (`node/trust/stated.py`)."""
+
+    def sign(self, topic: str, payload: bytes) -> bytes: ...
+    def open(self, topic: str, payload: bytes) -> bytes:
+        """Raises Malformed."""
+        ...
+
+
+class Unsigned:
+    """The broker says whose they are."""
+
+    def sign(self, topic: str, payload: bytes) -> bytes:
+        return payload
+
+    def open(self, topic: str, payload: bytes) -> bytes:
+        return payload
+
+
+UNSIGNED = Unsigned()
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -110,11 +133,17 @@ class Replicated:
         ending: Callable[[], bool],
         replaced: Callable[[], bool],
         keys: Collection[str] = (),
+        served: Served | None = None,
+        word: Word = UNSIGNED,
+        *,
+        again: bool = False,
     ) -> None:
-        """`ending`: whether it is in the ledger how the run ends. `replaced`: whether a later one has spoken."""
+        """`ending`: whether it is in the ledger how the run ends. `replaced`: whether a later one has spoken. `served`:
+        the coordinator behind its guard. `again`: this process was connected before.
+        """
         self._state, self._states = Topics(fleet).state(COORDINATOR), Topics(fleet).state("")
         self._replaced = replaced
-        self._met = False  # whether it was connected before
+        self._met, self._served, self._word = again, served or endpoint, word
         self._silent_until = -inf  # s of `clock`: it says nothing until then
         self._births: dict[str, bytes] = {}  # meanwhile: the last of each topic that is retained
         self.endpoint, self.topic, self.notes_topic, self.keys = endpoint, topic(fleet), notes_topic(fleet), keys
@@ -130,20 +159,20 @@ class Replicated:
     # --- what the event loop calls ---
 
     @property
-    def clock(self) -> Clock:
-        return self.endpoint.clock
+    def clock(self) -> Ticking:
+        return self._served.clock
 
     @property
     def subscriptions(self) -> tuple[str, ...]:
-        return self.endpoint.subscriptions
+        return self._served.subscriptions
 
     @property
     def due(self) -> float:
-        return self._silent_until if self._silent else self.endpoint.due
+        return self._silent_until if self._silent else self._served.due
 
     @property
     def patient(self) -> bool:
-        return self.endpoint.patient
+        return self._served.patient
 
     def connected(self) -> list[Publication]:
         if self._met:
@@ -156,14 +185,17 @@ class Replicated:
         self._news = True
         ledger = self.endpoint.ledger
         notes = {key: note for key in self.keys if (note := ledger.note(key)) is not None}
-        first = [Publication(self.notes_topic, wire.encode(Noted(notes, *self._when())), True)] if notes else []
-        return [*first, *self._first(self.endpoint.connected())]
+        first = [self._publication(self.notes_topic, Noted(notes, *self._when()))] if notes else []
+        return [*first, *self._first(self._served.connected())]
+
+    def _publication(self, topic: str, body: msgspec.Struct) -> Publication:
+        return Publication(topic, self._word.sign(topic, wire.encode(body)), True)
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
         if not self._silent:
-            return self._first(self.endpoint.on_message(topic, payload))
+            return self._first(self._served.on_message(topic, payload))
         if topic == self._state:
-            self.endpoint.on_message(topic, payload)
+            self._served.on_message(topic, payload)
             return self._speaks()
         if topic.startswith(self._states):
             self._births[topic] = payload
@@ -171,14 +203,14 @@ class Replicated:
 
     def on_tick(self, now: float) -> list[Publication]:
         if not self._silent:
-            return self._first(self.endpoint.on_tick(now))
+            return self._first(self._served.on_tick(now))
         return self._speaks() if now >= self._silent_until else []
 
     def idle(self) -> None:
-        self.endpoint.idle()
+        self._served.idle()
 
     def refused(self, topic: str, reason: str) -> list[Publication]:
-        return [] if self._silent else self._first(self.endpoint.refused(topic, reason))
+        return [] if self._silent else self._first(self._served.refused(topic, reason))
 
     def concluded(self) -> list[Publication]:
         """The run is over in the ledger."""
@@ -198,13 +230,14 @@ class Replicated:
         births, self._births, self._silent_until = self._births, {}, -inf
         out = self._greeting()
         for topic, payload in births.items():
-            out += self._first(self.endpoint.on_message(topic, payload))
+            out += self._first(self._served.on_message(topic, payload))
         return out
 
     def _when(self) -> tuple[float, int]:
         return self.endpoint.instance.began if self.endpoint.instance else 0.0, next(_said)
 
-    def _first(self, out: list[Publication]) -> list[Publication]:
+    def _first(self, sent: Iterable[tuple[str, bytes, bool]]) -> list[Publication]:
+        out = [Publication(*one) for one in sent]
         if not self._ending and self._is_ending():
             self._ending = self._news = True
         if not self._news:
@@ -216,7 +249,7 @@ class Replicated:
         replica = Replica(
             stored.id, stored.plan, stored.state, *self._when(), OVER.get(stored.status, "running"), stored.last or b""
         )
-        return [Publication(self.topic, wire.encode(replica), True), *out]
+        return [self._publication(self.topic, replica), *out]
 
 
 def restore(

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 from math import inf
 from pathlib import Path
 
-from hushgrid.broker.standby.replica import QUIET_S, STANDBY, notes_topic, restore, topic
+from hushgrid.broker.standby.replica import QUIET_S, STANDBY, UNSIGNED, Word, notes_topic, restore, topic
 from hushgrid.broker.standby.watcher import LATEST, Watcher
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.machine import Malformed
@@ -25,9 +26,12 @@ from hushgrid.node.runtime.event_loop import serve_all
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.schema.durations import seconds
 from hushgrid.node.schema.sections import Tls
+from hushgrid.node.transport.connect import split
 from hushgrid.node.transport.link import Party
 from hushgrid.node.transport.schemes import link_to
 from hushgrid.node.wire import COORDINATOR, Instance, Progress, Publication
+
+AWAY_S = 10.0  #: for one server of a cluster to be there, when the run is looked for
 
 
 def take_over(
@@ -39,34 +43,38 @@ def take_over(
     *,
     at_once: bool,
     keys: Collection[str] = (),
+    word: Word = UNSIGNED,
 ) -> float | None:
     """Waits until the coordinator of the file is dead for as long as `standby` says (`at_once`: for nothing).
 
     Returns when this one begins, s since 1970; its ledger has the last run, and what the other's noted under `keys`.
+    `word`: how the two know each other's messages.
     None: somebody asked it to end.
     Raises InputError if the file says nothing of a standby.
     """
     if config.standby is None:
         raise InputError(f"{path}: standby: missing, expected a duration (30s) in the files of both coordinators")
-    watcher = Watcher(config.fleet, seconds(config.standby), log)
+    watcher = Watcher(config.fleet, seconds(config.standby), log, word)
     if not at_once:
         log(f"stands by for the coordinator of fleet {config.fleet} on {config.broker}")
         link = link_to(config.broker, Party(STANDBY, None, watcher.subscriptions, _certificate(config.tls), False))
         try:
             serve_all([(watcher, link)], lambda: watcher.takes_over, signals)
         finally:
-            link.close()
+            # A server of a cluster may be away. RabbitMQ 3.10 lets nobody in by a session that was deleted meanwhile.
+            link.close(forget=bool(signals))
         if signals:
             return None
         log("takes over")
     began = watcher.later(system.machine.wall())
-    claim = Claim(config.fleet, Instance(ledger.id, ledger.runs.new_session(), began), log)
+    claim = Claim(config.fleet, Instance(ledger.id, ledger.runs.new_session(), began), log, word)
     claim.replica, claim.noted = watcher.replica, watcher.noted
     link = link_to(config.broker, Party(COORDINATOR, claim.will, claim.subscriptions, config.tls, False))
     try:
         serve_all([(claim, link)], lambda: claim.quiet, signals)
     finally:
         link.close(forget=False)
+    _read_elsewhere(config, claim, signals)
     if signals:
         return None
     notes = {key: note for key, note in claim.noted.notes.items() if key in keys} if claim.noted else None
@@ -74,6 +82,22 @@ def take_over(
     if claim.replica is not None and claim.replica.status == "running":
         log(f"goes on with run {claim.replica.run.hex()[:8]}")
     return claim.instance.began
+
+
+def _read_elsewhere(config: CoordinatorConfig, claim: Claim, signals: Signals) -> None:
+    """Reads the run at each server of a cluster, too: one of RabbitMQ retains only what was said there. The newest
+    counts.
+    """
+    servers = split(config.broker)
+    for server in servers if len(servers) > 1 else ():
+        reader = Reader(config.fleet, claim.instance, lambda _: None, claim.word)
+        reader.replica, reader.noted = claim.replica, claim.noted
+        link = link_to(server, Party(COORDINATOR, None, reader.subscriptions, config.tls, False))
+        try:
+            serve_all([(reader, link)], partial(reader.over, system.machine.monotonic() + AWAY_S), signals)
+        finally:
+            link.close(forget=False)
+        claim.replica, claim.noted = reader.replica, reader.noted
 
 
 def _certificate(tls: Tls | None) -> Tls | None:
@@ -89,8 +113,14 @@ def _certificate(tls: Tls | None) -> Tls | None:
 class Claim(Watcher):
     """Says that this coordinator is the later one, and reads the run of the other."""
 
-    def __init__(self, fleet: str, instance: Instance, log: Callable[[str], None]) -> None:
-        super().__init__(fleet, 0.0, log)
+    def __init__(
+        self,
+        fleet: str,
+        instance: Instance,
+        log: Callable[[str], None],
+        word: Word = UNSIGNED,
+    ) -> None:
+        super().__init__(fleet, 0.0, log, word)
         t = self.topics
         self.subscriptions = (t.state(COORDINATOR), topic(fleet), notes_topic(fleet))
         self.instance = instance
@@ -111,15 +141,15 @@ class Claim(Watcher):
 
     def connected(self) -> list[Publication]:
         self._heard = self.clock.time
-        claim = Progress(b"", 0, "gathering", self.instance)
-        return [Publication(self.topics.state(COORDINATOR), wire.encode(claim), True)]
+        topic, claim = self.topics.state(COORDINATOR), Progress(b"", 0, "gathering", self.instance)
+        return [Publication(topic, self.word.sign(topic, wire.encode(claim)), True)]
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
         with suppress(Malformed):
             if self._take(topic, payload):
                 self._heard = self.clock.time
                 return []
-            presence = wire.decode_presence(payload)
+            presence = self._presence(topic, payload)
             by = None if isinstance(presence, wire.Birth) else presence.by
             if by is None or by.ledger == self.instance.ledger:
                 return []
@@ -128,6 +158,23 @@ class Claim(Watcher):
                 later = min(by.began, LATEST) + 1.0  # of one that was not heard of, or that a broker has planted
                 self.instance = Instance(self.instance.ledger, self.instance.session, later)
                 return self.connected()
+        return []
+
+
+class Reader(Claim):
+    """Says nothing, and reads the run alone."""
+
+    def over(self, end: float) -> bool:
+        """Whether it has read it, or the server is not there by `end` of time.monotonic()."""
+        return self.quiet or system.machine.monotonic() >= end
+
+    def connected(self) -> list[Publication]:
+        self._heard = self.clock.time
+        return []
+
+    def on_message(self, topic: str, payload: bytes) -> list[Publication]:
+        with suppress(Malformed):
+            self._take(topic, payload)
         return []
 
 
@@ -143,8 +190,9 @@ class Seat(Claim):
         instance: Instance,
         log: Callable[[str], None],
         read: Callable[[bytes], list[Publication]],
+        word: Word = UNSIGNED,
     ) -> None:
-        super().__init__(fleet, instance, log)
+        super().__init__(fleet, instance, log, word)
         self.subscriptions = (self.topics.state(COORDINATOR),)
         self._read = read
 
@@ -153,4 +201,6 @@ class Seat(Claim):
         return inf
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
-        return self._read(payload)
+        with suppress(Malformed):
+            return self._read(self.word.open(topic, payload))
+        return []

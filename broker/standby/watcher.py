@@ -13,9 +13,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 
-from hushgrid.broker.standby.replica import Noted, Replica, decode, decode_notes, notes_topic, topic
+from hushgrid.broker.standby.replica import UNSIGNED, Noted, Replica, Word, decode, decode_notes, notes_topic, topic
 from hushgrid.kernels.machine import Malformed
-from hushgrid.node import status, wire
+from hushgrid.node import frames, status, wire
 from hushgrid.node.runtime.endpoint import Clock
 from hushgrid.node.wire import COORDINATOR, Birth, Death, Instance, Progress, Publication, Topics
 
@@ -23,10 +23,18 @@ LATEST = 1e11  #: s since 1970: a clock beyond it is nobody's, and `later` could
 
 
 class Watcher:
-    """What a standby knows. `after`: s of its own clock from the coordinator's death until it takes over."""
+    """What a standby knows. `after`: s of its own clock from the coordinator's death until it takes over. `word`: how
+    it knows what the coordinator says; its last will and its status are the broker's word.
+    """
 
-    def __init__(self, fleet: str, after: float, log: Callable[[str], None]) -> None:
-        self.topics, self.after, self.log, self.clock = Topics(fleet), after, log, Clock()
+    def __init__(
+        self,
+        fleet: str,
+        after: float,
+        log: Callable[[str], None],
+        word: Word = UNSIGNED,
+    ) -> None:
+        self.topics, self.after, self.log, self.clock, self.word = Topics(fleet), after, log, Clock(), word
         t = self.topics
         self._replicas = (topic(fleet), notes_topic(fleet))
         self.subscriptions: tuple[str, ...] = (t.state(COORDINATOR), t.status(COORDINATOR), *self._replicas)
@@ -68,7 +76,7 @@ class Watcher:
                 return []
             kind, name, _ = self.topics.parse(topic)
             if (kind, name) == ("state", COORDINATOR):
-                self._on_state(wire.decode_presence(payload))
+                self._on_state(self._presence(topic, payload))
             elif (kind, name) == ("status", COORDINATOR) and (report := status.decode(payload)).node == COORDINATOR:
                 self._on_status(report, payload)
         return []
@@ -87,14 +95,19 @@ class Watcher:
 
     # --- inside ---
 
+    def _presence(self, topic: str, payload: bytes) -> wire.Presence:
+        """Raises Malformed."""
+        presence = wire.decode_presence(frames.unproven(payload))
+        return presence if isinstance(presence, Death) else wire.decode_presence(self.word.open(topic, payload))
+
     def _take(self, topic: str, payload: bytes) -> bool:
         """Whether it is about the run, or notes. An older one than what is known says nothing. Raises Malformed."""
         if topic == self._replicas[0]:
-            replica = decode(payload)
+            replica = decode(self.word.open(topic, payload))
             if self.replica is None or replica.when >= self.replica.when:
                 self.replica = replica
         elif topic == self._replicas[1]:
-            noted = decode_notes(payload)
+            noted = decode_notes(self.word.open(topic, payload))
             if self.noted is None or noted.when >= self.noted.when:
                 self.noted = noted
         else:
@@ -105,6 +118,8 @@ class Watcher:
         if isinstance(presence, Birth) or (presence.by is not None and not 0 <= presence.by.began <= LATEST):
             return
         if isinstance(presence, Progress):
+            if self._outlived(presence.by):  # RabbitMQ retains it yet on another server of a cluster
+                return
             if presence.by is not None and presence.by != self.last:
                 self._again = inf  # it has promised nothing yet
             self.last = presence.by or self.last
@@ -121,7 +136,7 @@ class Watcher:
             self._lives()
 
     def _outlived(self, by: Instance | None) -> bool:
-        """Whether it is an earlier session that has died, or an earlier coordinator."""
+        """Whether it is of an earlier session, or of an earlier coordinator."""
         last = self.last
         if last is None or by is None:
             return False

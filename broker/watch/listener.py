@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from threading import Event, Thread
 
 from hushgrid.broker.watch.model import Model
-from hushgrid.broker.watch.nodes import presences
+from hushgrid.broker.watch.nodes import presences, retains_apart, standing
+from hushgrid.kernels.errors import Stopped
 from hushgrid.node.config.watch import WATCH, WatchConfig
+from hushgrid.node.transport.link import Message
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, Topics
 
@@ -24,7 +27,7 @@ class Listener:
         topics = Topics(config.fleet)
         each = (topics.state, topics.status, topics.run, topics.answer)
         self.topics = list(dict.fromkeys([*presences(config), *(topic(COORDINATOR) for topic in each)]))
-        self.model = model
+        self.config, self.model = config, model
         self.link = MqttLink(
             config.broker,
             WATCH,
@@ -38,7 +41,6 @@ class Listener:
         self._thread = Thread(target=self._run, name="listener", daemon=True)
 
     def start(self) -> None:
-        self.link.open()
         self._thread.start()
 
     def stop(self) -> None:
@@ -50,8 +52,19 @@ class Listener:
         another = len(lost) >= OFTEN and time.monotonic() - lost[-OFTEN] < WITHIN_S
         return self.link.why + (f" again and again: is another program connected as {WATCH}?" if another else "")
 
+    def _look(self) -> None:
+        """What stands at servers where it is not connected afterwards."""
+        if retains_apart(self.config):
+            with suppress(Stopped):
+                stands = standing(self.config, self.topics)
+                with self.model.changed:
+                    for topic, payload in stands.items():
+                        self.model.take(Message(topic, payload, True))
+
     def _run(self) -> None:
         link, model = self.link, self.model
+        self._look()
+        link.open()
         lost: list[float] = []  # when the connection was lost
         losses = 0
         while not self._stopping.is_set():

@@ -85,7 +85,7 @@ class Model:
             presences, statuses = self.reports.presences, self.reports.statuses
             if name not in presences and name not in statuses and max(len(presences), len(statuses)) >= NODES:
                 raise Malformed("more nodes than are shown")
-            self.reports.take(kind, name, message.payload)
+            self.reports.take(kind, name, message.payload, retained=message.retained)
             self._unconfirmed.discard(name)
             if (
                 not message.retained

@@ -51,40 +51,62 @@ def look(config: WatchConfig, quiet_s: float = QUIET_S) -> dict[str, FleetNode]:
     """Every node of a fleet, by name; the coordinator too. Raises Stopped if the broker is not there,
     or refuses `watch`.
     """
-    topics, servers = Topics(config.fleet), split(config.broker)
-    if len(servers) == 1 or not config.members:
-        return fleet(topics, _at(config, config.broker, quiet_s))
-    seen, away = list[dict[str, FleetNode]](), list[Stopped]()
-    for server in servers:  # one after the other: they know each other's clients, and this is one
+    return fleet(Topics(config.fleet), standing(config, presences(config), quiet_s))
+
+
+def retains_apart(config: WatchConfig) -> bool:
+    """Whether the broker is a cluster of which each server retains what was said there: RabbitMQ."""
+    return len(split(config.broker)) > 1 and bool(config.members)
+
+
+def standing(config: WatchConfig, subscriptions: list[str], quiet_s: float = QUIET_S) -> dict[str, bytes]:
+    """What is retained, by topic. Raises as `look`."""
+    if not retains_apart(config):
+        return _at(config, config.broker, subscriptions, quiet_s)
+    seen, away = list[dict[str, bytes]](), list[Stopped]()
+    for server in split(config.broker):  # one after the other: they know each other's clients, and this is one
         try:
-            seen.append(fleet(topics, _at(config, server, quiet_s)))
+            seen.append(_at(config, server, subscriptions, quiet_s))
         except Stopped as error:
             away.append(error)
     if not seen:
         raise away[0]
-    return newest(seen)
+    return newest(Topics(config.fleet), seen)
 
 
-def newest(servers: list[dict[str, FleetNode]]) -> dict[str, FleetNode]:
-    """Each node as that server shows it which has its newest status: RabbitMQ retains a message on one server of a
-    cluster, and what a node said there before it went to another stands there still.
+def newest(topics: Topics, servers: list[dict[str, bytes]]) -> dict[str, bytes]:
+    """What stands on the topics of each node at that server which has its newest status: what it said at another,
+    before it went there, stands there still.
     """
+    latest: dict[str, tuple[tuple[int, str], dict[str, bytes]]] = {}
+    for payloads in servers:
+        nodes: dict[str, dict[str, bytes]] = {}
+        for topic, payload in payloads.items():
+            with suppress(Malformed):
+                nodes.setdefault(topics.parse(topic)[1], {})[topic] = payload
+        for name, messages in nodes.items():
+            when = _when(messages.get(topics.status(name), b""))
+            if name not in latest or when > latest[name][0]:
+                latest[name] = when, messages
+    return {topic: payload for _, messages in latest.values() for topic, payload in messages.items()}
 
-    def when(node: FleetNode) -> tuple[int, str]:
-        return (node.status.session, node.status.at) if node.status else (-1, "")
 
-    names = sorted({name for nodes in servers for name in nodes})
-    return {name: max((nodes[name] for nodes in servers if name in nodes), key=when) for name in names}
+def _when(payload: bytes) -> tuple[int, str]:
+    """How new a status is."""
+    with suppress(Malformed):
+        report = status.decode(payload)
+        return report.session, report.at
+    return -1, ""
 
 
-def _at(config: WatchConfig, broker: str, quiet_s: float) -> dict[str, bytes]:
+def _at(config: WatchConfig, broker: str, subscriptions: list[str], quiet_s: float) -> dict[str, bytes]:
     """What stands at a broker, by topic. Raises Stopped if it is not there, or refuses `watch`."""
     link = MqttLink(
         broker,
         WATCH,
         username=WATCH,
         tls=config.tls,
-        subscriptions=presences(config),
+        subscriptions=subscriptions,
         persistent=False,
     )
     link.connect(REACH_S)
@@ -127,17 +149,24 @@ class Reports:
         self.presences: dict[str, wire.Presence] = {}
         self.statuses: dict[str, Status] = {}
 
-    def take(self, kind: str, name: str, payload: bytes) -> None:
-        """What has come on the topic `kind`/`name`; nothing: it stands there no longer. Raises Malformed."""
+    def take(self, kind: str, name: str, payload: bytes, *, retained: bool = False) -> None:
+        """What has come on the topic `kind`/`name`; nothing: it stands there no longer. Raises Malformed.
+
+        `retained`: it may be older than what is known, where it comes from another server of a cluster.
+        """
         if kind == "state":
             if payload:
-                self.presences[name] = wire.decode_presence(frames.unproven(payload))
+                presence, known = wire.decode_presence(frames.unproven(payload)), self.presences.get(name)
+                if not (retained and _is_older(presence, known)):
+                    self.presences[name] = presence
             else:
                 self.presences.pop(name, None)
         elif not payload:
             self.statuses.pop(name, None)
         elif (report := status.decode(payload)).node == name:
-            self.statuses[name] = report
+            before = self.statuses.get(name)
+            if not (retained and before and (report.session, report.at) < (before.session, before.at)):
+                self.statuses[name] = report
         else:
             raise Malformed(f"a status of {report.node} on the topic of {name}")
 
@@ -146,6 +175,14 @@ class Reports:
         centre = self.statuses.get(COORDINATOR)
         known = sorted({*self.presences, *self.statuses} | set(centre.waits_for if centre else ()))
         return {name: _seen(name, self.presences.get(name), self.statuses.get(name), centre) for name in known}
+
+
+def _is_older(presence: wire.Presence, known: wire.Presence | None) -> bool:
+    """Whether it is of an earlier session than what is known."""
+    if isinstance(presence, Progress) or not isinstance(known, Birth):
+        return False
+    same = not isinstance(presence, Birth) or presence.mark.ledger == known.mark.ledger
+    return same and presence.session < known.session
 
 
 def _seen(name: str, presence: wire.Presence | None, report: Status | None, centre: Status | None) -> FleetNode:

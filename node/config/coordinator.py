@@ -87,10 +87,6 @@ def load_coordinator(path: Path) -> CoordinatorConfig:
     config = convert(raw, CoordinatorConfig, str(path))
     check_clear(f"{path}: ", config.broker, config.broker_in_clear)
     plug(config.plugins, str(path))
-    if config.standby is not None and config.trust is not None:
-        raise InputError(
-            f"{path}: standby: found trust beside it, expected one of them: what a standby reads is not signed"
-        )
     if config.run is not None:
         config.run.check(path, config.wait_s, config.quorum)
     return msgspec.structs.replace(

@@ -190,6 +190,16 @@ def test_silence_while_the_broker_is_away_is_nobodys(standby):
     assert standby.dead_since is None
 
 
+def test_what_another_server_retains_of_an_earlier_one_takes_no_promise_back(standby):
+    """A server and the coordinator go out together: no last will comes, and the standby reads at another server."""
+    standby.hear(running(SECOND))
+    standby.read(1, "running", again_s=5.0)
+    standby.hear(running(FIRST))
+    assert standby.last == SECOND
+    standby.pass_time(10 + AFTER)
+    assert standby.takes_over
+
+
 def test_one_that_has_started_again_has_promised_nothing_yet(standby):
     standby.hear(running())
     standby.read(1, "running", again_s=5.0)

@@ -79,6 +79,7 @@ NOT_RUN = {
     "node/trust/guard.py": "the same",
     "node/trust/guarded.py": "the same",
     "node/trust/keys.py": "the same",
+    "node/trust/stated.py": "the same",
     "node/served.py": "declares what a loop drives, and does nothing",
     "node/versions.py": "runs once, as the program is loaded",
 }

@@ -40,14 +40,16 @@ class Bridged:
             stack.callback(self.sites[name].close)
 
 
-def moved(fleet: Fleet, directory: FleetDirectory, names: Sequence[str]) -> None:
-    """The files of a fleet's machines say the brokers of `directory`, and have its certificates."""
+def moved(fleet: Fleet, directory: FleetDirectory, names: Sequence[str], *more: str) -> None:
+    """The files of a fleet's machines say the brokers of `directory`, and have its certificates, and those of `more`
+    are there too.
+    """
     certs = fleet.directory / "certs"
     certs.mkdir(exist_ok=True)
     for file in certs.iterdir():
         file.unlink()
     authority = directory.authority()
-    for name in ("coordinator", "watch", *names):
+    for name in ("coordinator", "watch", *names, *more):
         authority.passing(name, certs, DAY)
     files = {name: f"nodes/{name}.yaml" for name in names} | {"coordinator": "coordinator.yaml"}
     for name, file in files.items():

@@ -10,13 +10,14 @@ import urllib.request
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from hushgrid.broker.enrolment.authority import request
 from hushgrid.broker.enrolment.directory import FleetDirectory, FleetFile
 from hushgrid.broker.servers.process import free_port
 from hushgrid.kernels.types import Document
 from tests.support.transport.fleet_brokers import EXAMPLES, RABBITMQ, need
 
 SERVERS = 3
-PATIENCE = 120.0
+PATIENCE = 300.0  #: for three servers of RabbitMQ to find each other on a busy machine
 PLAIN_NATS = """
 server_name: hushgrid-{n}
 listen: "127.0.0.1:-1"
@@ -53,11 +54,13 @@ def ports() -> list[int]:
     return sorted(taken)
 
 
-def made(path: Path, kind: str, fleet: str) -> FleetDirectory:
-    """A fleet's directory whose broker has three servers on loopback."""
+def made(path: Path, kind: str, fleet: str, *more: str) -> FleetDirectory:
+    """A fleet's directory whose broker has three servers on loopback. `more`: further identities."""
     need(kind)
     file = FleetFile(fleet=fleet, broker=",".join(f"mqtts://127.0.0.1:{port}" for port in ports()), kind=kind)
     directory = FleetDirectory.make(path, file, EXAMPLES[fleet] / "scenario.yaml")
+    for name in more:
+        directory.enrol(name, request(name, path), directory.authority())
     directory.write_broker()
     return directory
 
@@ -180,9 +183,9 @@ class Cluster:
             return document
 
 
-def of_fleet(path: Path, kind: str, fleet: str, stack: ExitStack) -> tuple[FleetDirectory, Cluster]:
-    """A fleet's directory, and the cluster on its files."""
-    directory = made(path, kind, fleet)
+def of_fleet(path: Path, kind: str, fleet: str, stack: ExitStack, *more: str) -> tuple[FleetDirectory, Cluster]:
+    """A fleet's directory, and the cluster on its files. `more`: as `made`."""
+    directory = made(path, kind, fleet, *more)
     cluster = Cluster(directory.path / "broker", kind, directory.broker)
     stack.callback(cluster.close)
     return directory, cluster

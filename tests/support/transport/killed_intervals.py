@@ -86,7 +86,7 @@ class KilledIntervals:
         died = time.monotonic()
         self.coordinator.child.send_signal(signal.SIGUSR1)
         if moment != "asked":
-            self._says("begin" if moment == "begins" else "round 20 of", said)
+            self._says("begin" if moment == "begins" else "round 20 of", said, number)
             self.cluster.kill(server)
             died = time.monotonic()
         row = self.ended(number)
@@ -102,9 +102,10 @@ class KilledIntervals:
             time.sleep(0.1)
         return row["outcome"] == "answer"
 
-    def _says(self, word: str, after: int) -> None:
+    def _says(self, word: str, after: int, number: int) -> None:
+        """Until the coordinator has said so of interval `number`, or has missed it."""
         deadline = time.monotonic() + PATIENCE
-        while word not in self.coordinator.said[after:]:
+        while word not in self.coordinator.said[after:] and len(intervals(self.fleet)) < number:
             assert time.monotonic() < deadline, self.coordinator.said
             time.sleep(0.005)
 

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from hushgrid.broker.simulation.memory import MemoryBroker
+from hushgrid.broker.standby.replica import STANDBY, decode, decode_notes
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns.masked_messages import Ask, Masked
 from hushgrid.kernels.patterns.neighbours import Reached
@@ -119,7 +120,11 @@ def message_in(payload):
 
 def altered(topics, topic, message):
     """(lie, topic, message) for each lie that fits."""
-    kind, src, _ = topics.parse(topic)
+    kind, src, dst = topics.parse(topic)
+    if dst.startswith(STANDBY):
+        told = decode(message) if dst == STANDBY else decode_notes(message)
+        other = replace(told, no=told.no + 99, **({"status": "stopped"} if dst == STANDBY else {"notes": {}}))
+        return [("standby", topic, wire.encode(other))]
     try:
         whole = wire.decode_envelope(message, LARGEST)
     except Malformed:

@@ -57,6 +57,26 @@ def test_a_liar_at_the_broker_plans_ends_and_alters_nothing(pattern, tmp_path, m
         assert all(status["forged"] > 0 for topic, status in off.items() if not topic.endswith("coordinator"))
 
 
+def test_a_liar_at_the_broker_changes_nothing_in_a_run_that_a_standby_takes_over(tmp_path, mosquitto):
+    """It repeats each state of the run and alters it, and says that the coordinator is dead while it is not."""
+    with ExitStack() as stack:
+        fleet, rounds = trusted("star", tmp_path / "fleet", mosquitto.url, stack, 60), 60
+        file = fleet.directory / "coordinator.yaml"
+        file.write_text(file.read_text() + "standby: 3s\n")
+        other = file.read_text().replace("hushgrid/coordinator", "hushgrid/second")
+        (fleet.directory / "second.yaml").write_text(other)
+        nodes = [fleet.node(z) for z in ZONES]
+        liar = Liar(mosquitto.url, "demo", ZONES)
+        stack.callback(liar.link.close)
+        first = fleet.coordinator()
+        standby = fleet.start("coordinator", "second.yaml", "coordinator", "--standby")
+        liar.until(lambda: f"round {rounds // 5} of" in first.said)
+        first.kill()
+        liar.until(lambda: all(" done: " in node.said for node in nodes))
+        assert "goes on with run" in standby.said
+        assert {z: len(fleet.spends(z)) for z in ZONES} == dict.fromkeys(ZONES, rounds)
+
+
 def test_the_same_liar_ends_the_run_of_a_fleet_that_trusts_its_broker(tmp_path, mosquitto):
     with ExitStack() as stack:
         fleet = ring(tmp_path / "fleet", mosquitto.url, stack)

@@ -14,6 +14,8 @@ from hushgrid.broker.watch.nodes import look
 from hushgrid.cli.main import main
 from hushgrid.node.config.watch import load_watch
 from tests.support.daemons.deployed_fleet import PATIENCE, ZONES
+from tests.support.daemons.watched import until, watch
+from tests.support.transport.clusters import SERVERS
 from tests.support.transport.killed_intervals import COUNT, SECONDS, KilledIntervals, summary
 
 pytestmark = pytest.mark.long
@@ -41,6 +43,20 @@ def everybody(cluster):
 
 def test_status_sees_everybody_also_who_is_at_another_server(cluster):
     everybody(cluster)
+
+
+def test_watch_sees_everybody_whichever_server_it_is_at(cluster, tmp_path, stack):
+    """It begins late, and each server dies once: it is at another one then, and so are those who were at that one."""
+    cluster.directory.write_coordinator(cluster.fleet.directory / "certs")
+    _, port = watch(tmp_path, stack, "--config", str(cluster.directory.path / "watch.yaml"))
+    up = [f'hushgrid_up{{fleet="demo",node="{name}"}} 1' for name in ("coordinator", *ZONES)]
+    until(port, "/metrics", lambda text: all(line in text for line in up))
+    for server in range(SERVERS):
+        cluster.cluster.kill(server)
+        until(port, "/metrics", lambda text: "hushgrid_broker_up" in text and all(line in text for line in up))
+        cluster.cluster.start(server)
+        cluster.cluster.wait()
+        until(port, "/metrics", lambda text: all(line in text for line in up))
 
 
 def test_an_interval_in_which_a_server_dies_is_answered_with_the_same_bits_or_said_to_be_missed(cluster):

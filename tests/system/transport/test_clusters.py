@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -65,8 +66,8 @@ def test_a_run_has_the_same_bits_whichever_server_is_killed(kind, tmp_path, stac
         if time.monotonic() > end:
             break
         run = begun(cluster.url, f"run-{number}")
-        with pytest.raises(subprocess.TimeoutExpired):
-            run.wait(2.0 + number % 5)  # it is under way, or about to begin
+        with suppress(subprocess.TimeoutExpired):
+            run.wait(2.0 + number % 5)  # it is under way, or about to begin; on an idle machine it may be over
         cluster.kill(number % SERVERS)
         died, done = time.monotonic(), done + 1
         if (code := run.wait(3 * PATIENCE)) or cost(f"run-{number}") != cost("one"):

@@ -181,7 +181,6 @@ class Star(Algorithm, frozen=True, kw_only=True):
     figures: ClassVar[tuple[str, ...]] = ()
     #: Whether a member that begins at the flat start must be known to the coordinator, because both keep one dual.
     both_remember: ClassVar[bool] = False
-    two_levels: ClassVar[str] = ""  #: the file here of its machines around sites (`above`, `site`); "": it has none
 
     @property
     def per_round(self) -> int:

@@ -85,7 +85,6 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
         "factor",
     )
     stopping: ClassVar[tuple[float, int] | None] = (1e-4, 3)
-    two_levels: ClassVar[str] = "consensus_sites"
 
     rounds: Count  #: the most rounds around the coordinator
     rho0: Step = 0.2  #: the penalty of flows, before balancing

@@ -137,14 +137,22 @@ def of_patterns(patterns: tuple[Pattern, ...]) -> tuple[str, ...]:
     return tuple(name for name, kind in ALGORITHMS.items() if kind.pattern in patterns)
 
 
+#: The file here of an algorithm's machines around sites: `above`, `site`, `member`.
+TWO_LEVELS = {"consensus-admm": "consensus_sites"}
+
+
 def server_of(algorithm: Star, context: ServerContext, site: str = "") -> StarCentre:
     """The machine of the coordinator above the sites of the context, or of this site's towards its members."""
-    machines = import_module(f"{__package__}.{algorithm.two_levels}")
+    machines = _around_sites(algorithm)
     made: StarCentre = machines.site(algorithm, context, site) if site else machines.above(algorithm, context)
     return made
 
 
 def member_of(algorithm: Star, context: ServerContext, site: str) -> SiteMember:
     """A site's machine towards the coordinator above."""
-    made: SiteMember = import_module(f"{__package__}.{algorithm.two_levels}").member(algorithm, context, site)
+    made: SiteMember = _around_sites(algorithm).member(algorithm, context, site)
     return made
+
+
+def _around_sites(algorithm: Star) -> ModuleType:
+    return import_module(f"{__package__}.{TWO_LEVELS[algorithm.name]}")

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.registry import TWO_LEVELS
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import BUSES, NODES, Bus, Case, Digest, Lipschitz, Name
 from hushgrid.node.schema.sections import Loaded, Section
@@ -228,7 +229,7 @@ def exact(algorithm: Algorithm) -> bool:
 
 def check_sites(sites: Sequence[Sequence[str]], zones: Sequence[str], algorithm: Algorithm, where: str) -> None:
     """Raises InputError unless the algorithm runs in two levels, and every zone is in one site."""
-    if not getattr(algorithm, "two_levels", ""):
+    if algorithm.name not in TWO_LEVELS:
         raise InputError(f"{where}: found {len(sites)} sites, expected none (algorithm.name: {algorithm.name})")
     if len(sites) < 2 or not all(sites):
         raise InputError(

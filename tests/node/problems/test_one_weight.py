@@ -57,7 +57,7 @@ def test_so_do_the_machines_that_a_plan_makes(tmp_path):
         with closing(Ledger(tmp_path / f"{zone}.ledger", zone)) as ledger:
             limits = BudgetCheck(zone, ledger, b"run", plan.algorithm, None, None, Allow(), simulated=True)
             agent, _ = setup.device(zone).machine(plan, b"run", ledger, noise_source(1, zone), limits)
-        np.testing.assert_array_equal(agent.weight, server.common[server.position[zone]])
+        np.testing.assert_array_equal(agent.weight, server.entries.common[server.position[zone]])
 
 
 @pytest.mark.parametrize("case", ["case14", "case118"])

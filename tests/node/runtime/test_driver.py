@@ -24,6 +24,7 @@ SHARED = np.array([0, 2])
 #: Under these names messages stand in the states of ledgers, whatever their classes are called.
 STORED_NAMES = {
     *("W", "Z", "V", "Minimum", "Close", "Closing", "Released", "Taken"),
+    *("Point", "Summed", "CloseAll", "Gathered", "ReleasedAll"),
     *("Meet", "Introduction", "Introduced", "Met", "Ask", "Masked", "Told", "Kept", "Draw", "Picks", "Edges"),
     *("Token", "Ack", "Answer", "Held", "Notice", "Iterate", "Begin", "Reached", "Lack"),
 }

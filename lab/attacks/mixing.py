@@ -59,38 +59,38 @@ class Steps(Attack):
     def recover(self, transcript: Transcript) -> Recovered:
         p = transcript.plan.running
         sent = transcript.shares(p.rounds, transcript.problem.size)
-        told = {node: told_by(transcript, i, sent) for i, node in enumerate(transcript.nodes)}
+        exchanges = {node: exchanges_of(transcript, i, sent) for i, node in enumerate(transcript.nodes)}
         what: What = "noisy answer" if gated(p) else "gradient"
-        recovered = Recovered(gradients=gradients_of(told, what, transcript.problem.size), states=("x",))
+        recovered = Recovered(gradients=gradients_of(exchanges, what, transcript.problem.size), states=("x",))
         recovered.notes.append("A message is a step of public size from public numbers, and so tells the gradient.")
         if p.variant == "published":
             recovered.notes.append("The published noise of a message stands on it, divided by that step.")
         return recovered
 
 
-def told_by(transcript: Transcript, i: int, sent: Tensor) -> list[Exchange]:
+def exchanges_of(transcript: Transcript, i: int, sent: Tensor) -> list[Exchange]:
     """The gradients of node i, round by round, from the messages `sent` (T, n, d) of all."""
     oracle, neighbours = Known(), transcript.problem.graph.neighbours[i]
     machine = _machine(transcript, i, oracle)
     machine.first()
-    told: list[Exchange] = []
+    exchanges: list[Exchange] = []
     for t, (now, following) in enumerate(pairwise(sent), start=1):
-        heard, before = {transcript.nodes[j]: now[j] for j in neighbours}, machine.state
+        messages, before = {transcript.nodes[j]: now[j] for j in neighbours}, machine.state
 
         def stepped(gradient: Vector) -> Vector:
             """Its next message, had the gate answered so."""
             machine.state, oracle.answer = copy.deepcopy(before), gradient  # noqa: B023  (called in this round)
-            return machine.step(t, now[i], heard).copy()  # noqa: B023
+            return machine.step(t, now[i], messages).copy()  # noqa: B023
 
         start = stepped(np.zeros(machine.size))
         step = start - stepped(np.ones(machine.size))
         if not np.all(step):
-            return told
+            return exchanges
         g = (start - following[i]) / step
         if np.max(np.abs(stepped(g) - following[i])) > ROUNDING * max(float(np.max(np.abs(following))), 1.0):
-            return told
-        told.append((t, oracle.point, g))
-    return told
+            return exchanges
+        exchanges.append((t, oracle.point, g))
+    return exchanges
 
 
 def _machine(transcript: Transcript, i: int, oracle: Known) -> Mixing:

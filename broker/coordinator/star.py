@@ -61,7 +61,7 @@ class StarCoordinator(Coordinator):
         self._over: object = None
         self.centre: ServerContext = self._kind.centre(plan, source, warm)
         self.shares = {m: k.size for m, k in self.centre.position.items()}
-        if plan.sites:
+        if plan.sites and not plan.kind.sites(plan.problem):  # what a site of zones hands on is of each zone
             self.shares = dict.fromkeys(plan.sites, int(plan.problem.size))
         self._start = start if start is not None and warm_start.fits(start, self.shares) else None
         if held is not None:

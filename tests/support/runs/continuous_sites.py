@@ -8,7 +8,7 @@ from typing import Any
 from hushgrid.broker.simulation.memory import Served
 from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.site import Site, below_of, fleet_of
-from hushgrid.broker.sites.upper import SiteDevice, UpperMember
+from hushgrid.broker.sites.upper import UpperMember
 from hushgrid.lab.benchmarks.continuous import NAME
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
@@ -56,5 +56,4 @@ class SiteFleet(RowFleet):
             waits = {"wait_s": WAIT_S, "silent_s": SILENT_S, "missed": lambda error: log(str(error))}
             return SiteCoordinator(name, fleet_of(NAME, name), plan, "", ledger, among=among, **waits)
 
-        masks = self.rows.site_masks(name)
-        return Site(UpperMember(SiteDevice(name, masks), NAME, self._ledger(name), log), begin)
+        return Site(UpperMember(self.rows.site(name), NAME, self._ledger(name), log), begin)

@@ -9,7 +9,7 @@ from hushgrid.broker.simulation.memory import MemoryBroker
 from hushgrid.broker.simulation.setup import prepare
 from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.site import Site, below_of, fleet_of
-from hushgrid.broker.sites.upper import SiteDevice, UpperMember
+from hushgrid.broker.sites.upper import UpperMember
 from hushgrid.node import frames
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.frames import Hello
@@ -152,4 +152,4 @@ class TrustedSites:
             ledger = self.ledger(below_of(name), COORDINATOR)
             return SiteCoordinator(name, fleet_of(FLEET, name), plan, "", ledger, among=among)
 
-        return Site(UpperMember(SiteDevice(name, self.setup.site_masks(name)), FLEET, self.ledger(name)), begin)
+        return Site(UpperMember(self.setup.site(name), FLEET, self.ledger(name)), begin)

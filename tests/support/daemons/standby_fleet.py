@@ -1,6 +1,8 @@
 """Three zones that answer anew in every round, their coordinator, and another machine with its files."""
 
 import shutil
+import signal
+from contextlib import contextmanager
 
 from tests.support.daemons.deployed_fleet import ZONES
 from tests.support.daemons.enrolled_fleet import Enrolled
@@ -32,6 +34,16 @@ def objective(fleet):
     (fleet.path / "scenario.yaml").write_text(text.replace("privacy:", "privacy:\n  mode: objective"))
     for z in ZONES:
         fleet.edit(f"nodes/{z}.yaml", "algorithms: [consensus-admm]", "algorithms: [ladmm]")
+
+
+@contextmanager
+def stopped(node):
+    """A device does not run meanwhile, so that its run waits: however fast rounds are, it is not over before."""
+    node.child.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        node.child.send_signal(signal.SIGCONT)
 
 
 def second(fleet, *options):

@@ -5,7 +5,7 @@ twice. And a hand-over by command, in which the first ends.
 import pytest
 
 from tests.support.daemons.deployed_fleet import ZONES
-from tests.support.daemons.standby_fleet import ROUNDS, objective, second, standby_fleet, trusting
+from tests.support.daemons.standby_fleet import ROUNDS, objective, second, standby_fleet, stopped, trusting
 
 
 @pytest.fixture
@@ -44,15 +44,17 @@ def test_the_first_comes_back_in_the_rounds_and_takes_the_run_as_the_standby_has
     nodes = [any_fleet.node(z) for z in ZONES]
     first = any_fleet.coordinator()
     first.wait_for(f"round {ROUNDS // 10} of")
-    standby = second(any_fleet, "--standby")
-    standby.wait_for("the coordinator is there")
+    with stopped(nodes[0]):
+        standby = second(any_fleet, "--standby")
+        standby.wait_for("the coordinator is there")
     first.wait_for(f"round {ROUNDS // 5} of")
     first.kill()
     standby.wait_for("goes on with run")
     standby.wait_for(f"round {ROUNDS // 2} of")
-    again = any_fleet.coordinator()
-    again.wait_for("goes on with run")
-    assert standby.code() == 3
+    with stopped(nodes[0]):
+        again = any_fleet.coordinator()
+        again.wait_for("goes on with run")
+        assert standby.code() == 3
     again.wait_for("the next run:")
     for node in nodes:
         node.wait_for(" done: ")
@@ -81,8 +83,9 @@ def test_a_hand_over_ends_the_first_with_one_line(any_fleet):
     nodes = [any_fleet.node(z) for z in ZONES]
     first = any_fleet.coordinator()
     first.wait_for(f"round {ROUNDS // 5} of")
-    other = second(any_fleet, "--hand-over")
-    assert first.code() == 3
+    with stopped(nodes[0]):
+        other = second(any_fleet, "--hand-over")
+        assert first.code() == 3
     assert len([line for line in first.said.splitlines() if "another one" in line]) == 1, first.said
     other.wait_for("the next run:")
     for node in nodes:

@@ -128,7 +128,11 @@ class Claim(Watcher):
 
     @property
     def will(self) -> tuple[str, bytes]:
-        return self.topics.state(COORDINATOR), wire.encode(wire.Death(self.instance.session, self.instance))
+        """Signed, too: it takes the claim's place at the broker if the other one takes the connection again, and says
+        as well who began later.
+        """
+        topic, death = self.topics.state(COORDINATOR), wire.Death(self.instance.session, self.instance)
+        return topic, self.word.sign(topic, wire.encode(death))
 
     @property
     def quiet(self) -> bool:

@@ -95,6 +95,19 @@ def test_a_hand_over_ends_the_first_with_one_line(any_fleet):
     assert other.end() == 0
 
 
+def test_a_hand_over_between_two_runs_ends_the_first_with_one_line(any_fleet):
+    objective(any_fleet)
+    for z in ZONES:
+        any_fleet.node(z)
+    first = any_fleet.coordinator()
+    first.wait_for("the next run:")
+    other = second(any_fleet, "--hand-over")
+    assert first.code() == 3
+    assert len([line for line in first.said.splitlines() if "another one" in line]) == 1, first.said
+    other.wait_for("the last run is over")
+    assert other.end() == 0
+
+
 def test_a_coordinator_that_comes_back_in_time_is_left_alone(fleet):
     for z in ZONES:
         fleet.node(z)

@@ -14,6 +14,7 @@ from hushgrid.broker.sites.upper import UpperMember
 from hushgrid.kernels.errors import HushgridError, InputError, Suspended
 from hushgrid.kernels.patterns.sites import NO_NEWS, Below
 from hushgrid.node.problems.plan import RunPlan, decode_plan
+from hushgrid.node.runtime.driver import UNFORESEEN, incomputable
 from hushgrid.node.wire import COORDINATOR, Publication
 
 
@@ -164,6 +165,7 @@ class Site:
                     above += upper.act(steps.above)
                 if steps.below.send or steps.below.done:
                     below += lower.act(steps.below)
-        except HushgridError as error:
-            below += lower.fail(error)
-            above += upper.give_up(error)
+        except (HushgridError, *UNFORESEEN) as error:
+            why = error if isinstance(error, HushgridError) else incomputable(self.name, error)
+            below += lower.fail(why)
+            above += upper.give_up(why)

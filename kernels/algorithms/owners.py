@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import fsum
+from math import fsum, isfinite
 
 import numpy as np
 
@@ -78,6 +78,8 @@ def exact(values: Sequence[float]) -> Exact:
     parts: list[float] = []
     while rest := fsum([*values, *(-part for part in parts)]):
         parts.append(rest)
+        if not isfinite(rest):  # nothing would ever be left of it
+            break
     return tuple(parts)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -188,9 +188,9 @@ class SiteMember(StarMember):
                 begins = (move.how == "begin") == (before is None) and (
                     not s or (before is None and shaped(s, self.inner))
                 )
-                good = begins and isinstance(before, Point | None) and shaped(v, self.above) and move.factor > 0
-            case CloseAll(lam=lam):
-                good = isinstance(before, Point) and (not lam or shaped(lam, self.above))
+                good = begins and isinstance(before, Point | None) and shaped(v, self.above) and 0 < move.factor < inf
+            case CloseAll(lam=lam, move=move):
+                good = isinstance(before, Point) and (not lam or shaped(lam, self.above)) and 0 < move.factor < inf
             case ReleasedAll(outcomes=outcomes):
                 good = outcomes.keys() == self.above.keys() and isinstance(before, CloseAll)
             case _:

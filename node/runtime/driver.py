@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from hushgrid.kernels.errors import Failed, HushgridError, Refused
+from hushgrid.kernels.errors import Failed, HushgridError, Refused, Stopped
 from hushgrid.kernels.machine import Machine, Malformed, Proceeding, Send, Step
 from hushgrid.node import pieces, wire
 from hushgrid.node.pieces import Pieces, in_pieces
@@ -30,6 +30,8 @@ from hushgrid.node.privacy.gate import Exhausted, Gate, GateState
 from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
 from hushgrid.node.wire import Envelope, Refuse
 
+#: What numbers that no check foresaw may raise, where there is no gate and so nothing to protect.
+UNFORESEEN = (ArithmeticError, ValueError, IndexError)
 #: The one sentence that the network gets about a step that failed after the draw, whatever failed.
 FAILED = "its step failed, or left the bounds of an iterate; what was drawn for it is paid, its own log says more"
 
@@ -56,6 +58,11 @@ def stored_as(message: type) -> str:
 def epoch_of(body: object) -> int:
     """The epoch of a message: a token's own; messages of rounds have epoch 0."""
     return getattr(body, "epoch", 0)
+
+
+def incomputable(node: str, error: Exception) -> Stopped:
+    """Why a run is over that a peer's numbers have made impossible."""
+    return Stopped(f"{node}: found numbers that it cannot compute with: {type(error).__name__}, expected others")
 
 
 class StepFailed(Exception):
@@ -183,7 +190,10 @@ class Driver:
     def _made(self, make: Callable[[], Step]) -> Step:
         """A step of the machine whose iterates are finite and bounded. Raises Malformed if a message was refused."""
         if self.gate is None:
-            return make()
+            try:
+                return make()
+            except UNFORESEEN as error:
+                raise incomputable(self.node, error) from None
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 step = make()

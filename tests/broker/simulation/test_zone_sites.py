@@ -1,12 +1,17 @@
 """Zones in two levels end to end in one process: the bits of one level, what is paid, what travels, what is refused."""
 
 import json
+from math import inf, nan
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hushgrid.broker.simulation import run
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.algorithms.entries import Entries
+from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.kernels.machine import Malformed
+from hushgrid.kernels.patterns.levels import Move, Point, SiteMember
 from hushgrid.lab.attacks.attack import attack
 from tests.support.runs.background_run import assert_same_bits
 
@@ -142,3 +147,24 @@ def test_so_are_sites_of_an_algorithm_that_has_one_level_and_over_mqtt():
         run(raw)
     with pytest.raises(InputError, match=r"^transport: found mqtt with sites of zones, expected memory"):
         run(scenario(), transport="mqtt")
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("lie", [{"value": (1.7e308, 1.7e308)}, {"products": ((0.0,),), "steps": ((1.0,),)}])
+def test_a_site_that_lies_about_its_sums_ends_the_run_in_one_line(monkeypatch, lie):
+    def lied(self, s, values):
+        sums = measured(self, s, values)
+        return sums if "products" in lie and not sums.steps else replace(sums, **lie)
+
+    measured = Entries.measured
+    monkeypatch.setattr(Entries, "measured", lied)
+    with pytest.raises(Stopped) as raised:
+        run(scenario())
+    assert "\n" not in str(raised.value)
+
+
+def test_a_site_takes_no_factor_with_which_it_cannot_compute():
+    member = SiteMember({"z1": np.arange(2)}, {"z1": np.arange(0)}, 5)
+    for factor in (0.0, -1.0, inf, nan):
+        with pytest.raises(Malformed):
+            member.check(Point({"z1": np.zeros(2)}, Move("begin", factor, np.zeros(0))))

@@ -1,8 +1,10 @@
 """Entries that are averaged at several places: sums without rounding, who averages what, and the memory of products."""
 
 from fractions import Fraction
+from math import inf, isfinite, nan
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,3 +61,10 @@ def test_the_products_of_differences_are_those_of_the_last_ones():
         kept = differences[max(k - 3, 0) : k]
         normal = widened(normal, kept @ kept[-1])
         assert np.allclose(normal.reshape(len(kept), -1), kept @ kept.T, rtol=1e-12)
+
+
+@pytest.mark.parametrize("value", [inf, nan])
+def test_a_sum_that_is_not_finite_has_an_end(value):
+    parts = exact([1.0, value])
+    assert len(parts) == 1
+    assert not isfinite(parts[0])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.types import DocumentView, Vector
 from hushgrid.lab.attacks.answers import Judged
 from hushgrid.lab.attacks.transcript import Transcript
@@ -94,3 +95,19 @@ class Attacked:
             return None
         problem = self.transcript.problem
         return pairs(problem.declared(self.transcript.place[node]), self.rows[node], self.truths[node])
+
+
+def context_of(transcript: Transcript, i: int, gate: object) -> NodeContext:
+    """What the machine of neighbour i is made from: all of it is public but its gate."""
+    problem = transcript.problem
+    return NodeContext(
+        gate=gate,
+        name=transcript.nodes[i],
+        neighbours=[transcript.nodes[j] for j in problem.graph.neighbours[i]],
+        graph=problem.graph,
+        index=i,
+        size=problem.size,
+        L=problem.L,
+        regularizer=problem.regularizer,
+        report=1,
+    )

@@ -18,9 +18,8 @@ import numpy as np
 from hushgrid.kernels.algorithms import dgd, dmsp, extra, nids, privsgp, weakening
 from hushgrid.kernels.algorithms.base import Algorithm, Rounds, gated
 from hushgrid.kernels.algorithms.mixing import Mixing
-from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.types import Tensor, Vector
-from hushgrid.lab.attacks.base import Attack, Recovered
+from hushgrid.lab.attacks.base import Attack, Recovered, context_of
 from hushgrid.lab.attacks.transcript import Transcript
 from hushgrid.lab.inversion.recovered import What, gradients_of
 from hushgrid.node.problems.on_graph import OnGraph
@@ -71,7 +70,9 @@ class Steps(Attack):
 def exchanges_of(transcript: Transcript, i: int, sent: Tensor) -> list[Exchange]:
     """The gradients of node i, round by round, from the messages `sent` (T, n, d) of all."""
     oracle, neighbours = Known(), transcript.problem.graph.neighbours[i]
-    machine = _machine(transcript, i, oracle)
+    p = transcript.plan.running
+    assert isinstance(p, Rounds)
+    machine = cast(Mixing, p.agent(context_of(transcript, i, oracle)))
     machine.first()
     exchanges: list[Exchange] = []
     for t, (now, following) in enumerate(pairwise(sent), start=1):
@@ -91,20 +92,3 @@ def exchanges_of(transcript: Transcript, i: int, sent: Tensor) -> list[Exchange]
             return exchanges
         exchanges.append((t, oracle.point, g))
     return exchanges
-
-
-def _machine(transcript: Transcript, i: int, oracle: Known) -> Mixing:
-    problem, p = transcript.problem, transcript.plan.running
-    assert isinstance(p, Rounds)
-    context = NodeContext(
-        gate=oracle,
-        name=transcript.nodes[i],
-        neighbours=[transcript.nodes[j] for j in problem.graph.neighbours[i]],
-        graph=problem.graph,
-        index=i,
-        size=problem.size,
-        L=problem.L,
-        regularizer=problem.regularizer,
-        report=1,
-    )
-    return cast(Mixing, p.agent(context))

@@ -18,10 +18,9 @@ import numpy as np
 
 from hushgrid.kernels.algorithms import dpladmm, radmm
 from hushgrid.kernels.algorithms.base import Algorithm, gated
-from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.types import Tensor, Vector
-from hushgrid.lab.attacks.base import Attack, Recovered
+from hushgrid.lab.attacks.base import Attack, Recovered, context_of
 from hushgrid.lab.attacks.transcript import Transcript
 from hushgrid.lab.inversion.recovered import gradients_of
 from hushgrid.node.problems.on_graph import OnGraph
@@ -96,7 +95,7 @@ class Recycled(Attack):
         seen, off, far = {}, 0.0, 0.0
         recovered = Recovered(states=("x", "lam"))
         for i, node in enumerate(transcript.nodes):
-            of_node = followed(_agent(p, transcript, i), transcript.nodes, i, F)
+            of_node = followed(p.agent(context_of(transcript, i, _Silent())), transcript.nodes, i, F)
             seen[node] = of_node.answers
             if of_node.stored:
                 recovered.arrays[f"stored_{node}"] = np.array(of_node.stored)
@@ -123,21 +122,3 @@ class _Silent:
 
     def __getattr__(self, question: str) -> object:
         raise AssertionError(f"{question}: an eavesdropper has no gate")
-
-
-def _agent(p: radmm.Params, transcript: Transcript, i: int) -> radmm.Agent:
-    problem = transcript.problem
-    neighbours = [transcript.nodes[j] for j in problem.graph.neighbours[i]]
-    return p.agent(
-        NodeContext(
-            gate=_Silent(),
-            name=transcript.nodes[i],
-            neighbours=neighbours,
-            graph=problem.graph,
-            index=i,
-            size=problem.size,
-            L=problem.L,
-            regularizer=problem.regularizer,
-            report=1,
-        )
-    )

@@ -328,13 +328,13 @@ class FleetDirectory:
         """coordinator.yaml of a site: a member of the fleet `above`, which believes the other sites by their
         certificates of now. `certs`: as `write_coordinator`.
         """
+        from hushgrid.node.masks.identity import fingerprint as pinned
+
         folder, site = Path("certs") if certs is None else certs.resolve(), self.site
         here = self.path if certs is None else folder
         shutil.copyfile(above.path / "ca.crt", here / ABOVE)
         if above.trust:
             shutil.copyfile(above.path / CRL, here / f"above-{CRL}")
-        from hushgrid.node.masks.identity import fingerprint as pinned
-
         peers = [pinned(above.certificate(name).public_bytes(Encoding.DER)) for name in above.members()]
         lines = [
             f"# The coordinator of {site}. {site}.crt and {ABOVE} are of the fleet {above.fleet}.",

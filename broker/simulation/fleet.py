@@ -67,8 +67,10 @@ def run_fleet(
     _check(checked, file, transport, broker, target, state)
     progress = progress or Progress(quiet=True)
     setup = prepare(checked, file, arrays, before)
-    if transport == "mqtt" and checked.kind.sites(setup.plan.problem):
-        raise InputError("transport: found mqtt with sites of zones, expected memory")
+    if transport == "mqtt" and "://" in broker and setup.plan.sites:
+        raise InputError(
+            f"--broker: found {broker} with sites, expected auto, embedded or mosquitto: each site has its own"
+        )
     progress.phase(f"{checked.name}: {setup.description}")
     for warning in warnings(setup.plan, checked.kind.source(checked.problem)):
         progress.phase(f"warning: {warning}")
@@ -122,10 +124,6 @@ def _check(
         )
     if transport == "mqtt":
         check_choice(broker)
-        if "://" in broker and scenario.privacy and scenario.privacy.masked and scenario.privacy.masked.sites:
-            raise InputError(
-                f"--broker: found {broker} with sites, expected auto, embedded or mosquitto: each site has its own"
-            )
     if target is not None:
         results.check_out(target)
     if state is not None:

@@ -67,9 +67,16 @@ def _begin(started: Started, children: Fleet, brokers: Brokers, suffix: str, pat
         started.signals.check()
         children.add(process, *hand)
     for site in setup.plan.sites:
-        more = {"role": "site", "name": site, "client_id": f"{site}-{suffix}", "below": brokers[site].url}
-        data = setup.site_child(site, started.place)
-        children.add(site, msgspec.structs.replace(common, **more, data=data))
+        child = msgspec.structs.replace(
+            common,
+            role="site",
+            name=site,
+            client_id=f"{site}-{suffix}",
+            below=brokers[site].url,
+            data=setup.site_child(site, started.place),
+            widths=dict(setup.widths(site)) if scenario.kind.sites(setup.plan.problem) else {},
+        )
+        children.add(site, child)
     above = {"silent_s": ABOVE * patience} if setup.plan.sites else {}
     children.add(COORDINATOR, msgspec.structs.replace(common, **above))
     sites = f", {len(setup.plan.sites)} sites" if setup.plan.sites else ""

@@ -25,13 +25,12 @@ from msgspec import Struct
 
 from hushgrid.broker.coordinator.base import GRACE_S, Coordinator
 from hushgrid.broker.coordinator.create import coordinator
-from hushgrid.broker.simulation.problems.masks import maker
 from hushgrid.broker.simulation.recorders.answers import traced
 from hushgrid.broker.simulation.setup import setup_of
 from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.site import Site, below_of, fleet_of
 from hushgrid.broker.sites.two_links import Seat, TwoLinks
-from hushgrid.broker.sites.upper import SiteDevice, UpperMember
+from hushgrid.broker.sites.upper import UpperMember
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import HushgridError, Stopped, failure, printable
 from hushgrid.kernels.types import Document
@@ -287,8 +286,9 @@ def _seat(child: Child) -> Iterator[tuple[Member, Link]]:
 
 def _site(child: Child, patience: float, *, again: bool) -> int:
     """A site's two ends, each on its own connection. `again`: it was killed before; `patience`: as of the others."""
-    signals, masks = Signals(), maker(child.name, child.data)
-    assert masks is not None
+    signals, of_run = Signals(), _plan(child.plan)
+    device = setup_of(of_run.kind).site_of(child.name, child.data)
+    observe = traced(of_run, child.name, Path(child.trace), child.reveal, child.widths) if child.widths else None
     with ExitStack() as stack:
 
         def ledger(file: str, name: str) -> Ledger:
@@ -300,12 +300,14 @@ def _site(child: Child, patience: float, *, again: bool) -> int:
 
         def begin(plan: RunPlan, among: list[str] | None) -> SiteCoordinator:
             place = child.name, fleet_of(child.fleet, child.name)
-            return SiteCoordinator(*place, plan, child.source, below, silent_s=child.silent_s, among=among)
+            return SiteCoordinator(
+                *place, plan, child.source, below, silent_s=child.silent_s, among=among, observe=observe
+            )
 
         def seat(lower: SiteCoordinator) -> Seat:
             return Seat(lower, link_for(lower, child.below, passing_id=f"{COORDINATOR}-{child.client_id}"))
 
-        site = Site(UpperMember(SiteDevice(child.name, masks), child.fleet, above), begin)
+        site = Site(UpperMember(device, child.fleet, above), begin)
         link = link_for(site.upper, child.broker, passing_id=child.client_id)
         links = TwoLinks(site, Seat(site.upper, link), seat)
         stack.callback(links.close)

@@ -127,7 +127,12 @@ class Setup(ABC):
         raise NotImplementedError
 
     def site_child(self, name: str, place: Path) -> Document:
-        """What another process makes that from, with `masks.maker`; files for it as of `child`."""
+        """What another process makes that from, with `site_of`; files for it as of `child`."""
+        raise NotImplementedError
+
+    @classmethod
+    def site_of(cls, name: str, data: Document) -> Device:
+        """In another process: what a site has, from what `site_child` returned."""
         raise NotImplementedError
 
     @abstractmethod

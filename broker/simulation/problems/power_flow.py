@@ -97,7 +97,14 @@ class ZoneSetup(Setup):
         return Zone(*parts, contracts=contracts, ignore=self.problem.ignore)
 
     def site(self, name: str) -> ZoneSite:
-        return ZoneSite(name, self.problem.case, self.problem.ignore)
+        return self.site_of(name, self.site_child(name, Path()))
+
+    def site_child(self, name: str, place: Path) -> Document:
+        return {"case": self.problem.case, "ignore": self.problem.ignore}
+
+    @classmethod
+    def site_of(cls, name: str, data: Document) -> ZoneSite:
+        return ZoneSite(name, data["case"], data["ignore"])
 
     def child(self, name: str, place: Path) -> Document:
         return {

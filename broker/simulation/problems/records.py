@@ -69,6 +69,12 @@ class RowNodes(GraphSetup):
     def site_child(self, name: str, place: Path) -> Document:
         return saved(self._identities, name, place)
 
+    @classmethod
+    def site_of(cls, name: str, data: Document) -> SiteDevice:
+        masks = maker(name, data)
+        assert masks is not None
+        return SiteDevice(name, masks)
+
     @cached_property
     def _masks(self) -> Mapping[str, MakeMasks]:
         return makers(self.plan)

@@ -14,37 +14,9 @@ from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns.levels import Move, Point, SiteMember
 from hushgrid.lab.attacks.attack import attack
 from tests.support.runs.background_run import assert_same_bits
+from tests.support.runs.zone_levels import LAPLACE, LARGE, THREE, TWO, assert_same_run, scenario
 
-CASE14 = {"case": "case14", "zones": 3, "ac": "none"}
-TWO = {"sites": [["z1", "z2"], ["z3"]]}
-LAPLACE = {"adjacency": {"bounded-change": 0.01}, "mechanism": "laplace", "epsilon": 5.0, "mode": "input"}
 DAY = LAPLACE | {"adjacency": {"day": {"energy_mwh": 1.0, "power_factor": 0.9}}}
-
-
-def scenario(problem=TWO, privacy=LAPLACE, **run_keys):
-    """Of three zones in two sites; problem {}: in one level."""
-    return {
-        "hushgrid": 1,
-        "name": "zones",
-        "seed": 1,
-        "problem": {"kind": "zones", **CASE14, **problem},
-        "algorithm": {"name": "consensus-admm", "rounds": 200},
-        "privacy": privacy,
-        "run": run_keys,
-    }
-
-
-def assert_same_run(levels, flat):
-    """Every number of a run but what travelled."""
-    assert_same_bits(levels, flat)
-    for table in ("solution", "trajectory"):
-        ours, theirs = getattr(levels, table) or {}, getattr(flat, table) or {}
-        assert ours.keys() == theirs.keys()
-        assert [key for key in ours if not np.array_equal(ours[key], theirs[key])] == []
-    travelled = {"messages", "bytes"}
-    assert {k: v for k, v in levels.history.items() if k not in travelled} == {
-        k: v for k, v in flat.history.items() if k not in travelled
-    }
 
 
 @pytest.mark.runs
@@ -59,15 +31,14 @@ def test_zones_in_two_sites_take_the_steps_of_one_level_bit_by_bit():
 
 @pytest.mark.runs
 @pytest.mark.parametrize(
-    ("case", "zones", "sites"),
+    ("problem", "sites"),
     [
-        ("case118", 8, [["z1", "z2", "z3"], ["z4", "z5", "z6"], ["z7", "z8"]]),
-        ("case14", 3, [["z1"], ["z2"], ["z3"]]),  # a site each: nothing is averaged in one
+        (LARGE, THREE),
+        ({}, {"sites": [["z1"], ["z2"], ["z3"]]}),  # a site each: nothing is averaged in one
     ],
 )
-def test_so_do_those_of_other_cases_and_deals(case, zones, sites):
-    problem = {"case": case, "zones": zones}
-    assert_same_run(*(run(scenario(problem | more)) for more in ({"sites": sites}, {})))
+def test_so_do_those_of_other_cases_and_deals(problem, sites):
+    assert_same_run(*(run(scenario(problem | more)) for more in (sites, {})))
 
 
 @pytest.mark.runs
@@ -140,13 +111,13 @@ def test_sites_that_are_no_deal_of_the_zones_are_refused(sites, expected):
         run(scenario({"sites": sites}))
 
 
-def test_so_are_sites_of_an_algorithm_that_has_one_level_and_over_mqtt():
+def test_so_are_sites_of_an_algorithm_that_has_one_level_and_on_a_broker_for_all():
     raw = scenario({**TWO, "objective": "shedding"}) | {"algorithm": {"name": "ladmm", "rounds": 5, "rho": 100.0}}
     del raw["problem"]["ac"], raw["privacy"]["mode"]
     with pytest.raises(InputError, match=r"problem.sites: found 2 sites, expected none .algorithm.name: ladmm"):
         run(raw)
-    with pytest.raises(InputError, match=r"^transport: found mqtt with sites of zones, expected memory"):
-        run(scenario(), transport="mqtt")
+    with pytest.raises(InputError, match=r"^--broker: found mqtt://127.0.0.1:9 with sites, expected auto, embedded"):
+        run(scenario(), transport="mqtt", broker="mqtt://127.0.0.1:9")
 
 
 @pytest.mark.runs

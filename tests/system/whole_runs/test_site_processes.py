@@ -10,6 +10,7 @@ from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import Stopped
 from tests.support.runs import background_run
 from tests.support.runs.masked_runs import assert_no_pad_twice, masked, summed
+from tests.support.runs.zone_levels import LARGE, THREE, assert_same_run, scenario
 
 SITES = {"privacy": {"masked": {"corrupt": 0, "sites": {"number": 2}}}}
 NODES = [f"n{i}" for i in range(6)]
@@ -36,20 +37,49 @@ def test_killed_at_random_the_answer_keeps_its_bits_and_no_device_pays_twice(tmp
     background = background_run.Background(
         raw, transport="mqtt", broker="mosquitto", state=tmp_path / "state", silent_s=120.0
     )
-    dice, struck = random.Random(int(early)), set()
-    while len(struck) < 8 and background.going:
-        time.sleep(dice.uniform(0.0, 0.1 if early else 0.6))
-        first = ("s1", "s2")[len(struck) :][:1]  # each site once, then whoever it is
-        if alive := [(n, p) for n, p in background.children().items() if n in first or not first]:
-            name, process = dice.choice(alive)
-            process.kill()
-            struck.add((name, process.pid))
+    strike(background, 8, 0.1 if early else 0.6, int(early))
     result = background.wait(600)
     background_run.assert_same_bits(run(raw), result)
     assert_no_pad_twice(result.transcript)
     for node in NODES:
         assert background_run.spends(tmp_path / "state" / f"{node}.ledger") == [(k, k) for k in range(1, 41)]
     assert background.processes() == []
+
+
+@pytest.mark.parametrize("broker", [pytest.param("mosquitto", marks=pytest.mark.mosquitto), "embedded"])
+def test_zones_through_three_brokers_take_the_steps_of_memory(broker):
+    over_mqtt = run(scenario(record="trajectory"), transport="mqtt", broker=broker)
+    memory = run(scenario(record="trajectory"))
+    assert_same_run(over_mqtt, memory)
+    assert over_mqtt.between_sites.bytes == memory.between_sites.bytes
+    assert over_mqtt.in_sites.bytes == memory.in_sites.bytes
+
+
+@pytest.mark.mosquitto
+@pytest.mark.parametrize("seed", range(3))
+def test_zones_killed_at_random_take_the_same_steps_and_pay_once(tmp_path, seed):
+    raw = scenario(LARGE | THREE)
+    background = background_run.Background(
+        raw, transport="mqtt", broker="mosquitto", state=tmp_path / "state", silent_s=120.0
+    )
+    strike(background, 6, 0.4, seed)
+    result = background.wait(600)
+    background_run.assert_same_bits(run(raw), result)
+    for zone in result.privacy.per_node:
+        assert background_run.spends(tmp_path / "state" / f"{zone}.ledger") == [(1, 1)]
+    assert background.processes() == []
+
+
+def strike(background, number, apart_s, seed):
+    """Kills so many children, each site once and then whoever it is, within `apart_s` of each other."""
+    dice, struck = random.Random(seed), set()
+    while len(struck) < number and background.going:
+        time.sleep(dice.uniform(0.0, apart_s))
+        first = ("s1", "s2")[len(struck) :][:1]
+        if alive := [(n, p) for n, p in background.children().items() if n in first or not first]:
+            name, process = dice.choice(alive)
+            process.kill()
+            struck.add((name, process.pid))
 
 
 @pytest.mark.mosquitto

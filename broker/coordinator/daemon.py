@@ -99,9 +99,8 @@ def declared(config: CoordinatorConfig, path: str) -> Declared:
         raise InputError(f"{path}: standby: found it beside sites, expected none: a site goes on with no run again")
     if (periods := plan.kind.periods(plan.problem)) is not None:
         check_day(config, periods, path)
-    for key, value in (("run", config.run), ("quorum", config.quorum)):
-        if plan.kind.sites(plan.problem) and value is not None:
-            raise InputError(f"{path}: {key}: found a value, expected none: zones in sites run when asked to (SIGUSR1)")
+    if config.quorum is not None and plan.kind.sites(plan.problem):
+        raise InputError(f"{path}: quorum: found {config.quorum}, expected none: no zone in sites is held")
     if config.quorum is not None and config.quorum > len(members):
         raise InputError(f"{path}: quorum: found {config.quorum}, expected at most {len(members)}, the members")
     if config.quorum is not None and plan.sites and config.quorum < (m := numbers(plan).contributors):

@@ -117,3 +117,16 @@ def test_a_quorum_of_sites_is_no_smaller_than_the_plans(hushgrid, tmp_path, quor
     assert refused.err.endswith(f"c.yaml: {line}\n")
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(centre | schedule | {"quorum": 2}))
     assert hushgrid("check", tmp_path / "c.yaml").code == 0
+
+
+def test_zones_in_sites_run_by_a_schedule_but_without_a_quorum(hushgrid, tmp_path):
+    scenario = (DEPLOY / "scenario.yaml").read_text().replace("problem:\n", "problem:\n  sites: [[z1, z2], [z3]]\n", 1)
+    (tmp_path / "s.yaml").write_text(scenario)
+    centre = {"fleet": "demo", "broker": "mqtt://localhost", "scenario": "s.yaml", "state": "state"}
+    schedule = {"run": {"every": "15min"}, "wait_s": 10}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(centre | schedule))
+    assert hushgrid("check", tmp_path / "c.yaml").code == 0
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(centre | schedule | {"quorum": 2}))
+    refused = hushgrid("check", tmp_path / "c.yaml")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.endswith("c.yaml: quorum: found 2, expected none: no zone in sites is held\n")

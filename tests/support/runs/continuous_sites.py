@@ -1,4 +1,4 @@
-"""Intervals of sites of devices with rows, in this process."""
+"""Intervals of sites, of devices with rows or of zones, in this process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from hushgrid.broker.simulation.memory import Served
+from hushgrid.broker.simulation.problems.base import Setup
+from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.broker.sites.lower import SiteCoordinator
 from hushgrid.broker.sites.site import Site, below_of, fleet_of
 from hushgrid.broker.sites.upper import UpperMember
@@ -14,10 +16,12 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.wire import COORDINATOR
-from tests.support.runs.continuous_fleet import RowFleet
+from tests.support.runs.continuous_fleet import Fleet, RowFleet
+from tests.support.runs.day_fleet import DayFleet
 from tests.support.runs.masked_runs import masked
 
 WAIT_S, SILENT_S = 4.0, 2.0  #: of a site; the fleet is more patient
+PATIENCE = {"wait_s": 20.0, "silent_s": 20.0}
 
 
 def sites_of_three(place: Path, *, m: int = 3, s: int = 3, rounds: int = 2, answers: int = 6, **keys: Any) -> SiteFleet:
@@ -31,7 +35,7 @@ class SiteFleet(RowFleet):
     """As `RowFleet`, in two levels."""
 
     def __init__(self, directory: Path, raw: dict[str, Any], **keys: Any) -> None:
-        super().__init__(directory, raw, **{"wait_s": 20.0, "silent_s": 20.0} | keys)
+        super().__init__(directory, raw, **PATIENCE | keys)
         for site in self.rows.plan.sites:
             self.comes(site)
 
@@ -41,19 +45,38 @@ class SiteFleet(RowFleet):
 
     def _member(self, zone: str) -> Served:
         if zone in self.rows.plan.sites:
-            return self._site(zone)
+            return site_of(self, self.rows, zone)
         log = self.logs.setdefault(zone, []).append
         fleet = fleet_of(NAME, self.rows.plan.site_of[zone])
         return Member(fleet, self._zone(zone), self._ledger(zone), None, simulated=Simulated(self.seed), log=log)
 
-    def _site(self, name: str) -> Site:
-        log, file = self.logs.setdefault(name, []).append, below_of(name)
 
-        def begin(plan: RunPlan, among: list[str] | None) -> SiteCoordinator:
-            if file in self.ledgers:
-                self.ledgers[file].close()
-            ledger = self.ledgers[file] = Ledger(self.directory / f"{file}.ledger", COORDINATOR, durable=False)
-            waits = {"wait_s": WAIT_S, "silent_s": SILENT_S, "missed": lambda error: log(str(error))}
-            return SiteCoordinator(name, fleet_of(NAME, name), plan, "", ledger, among=among, **waits)
+class ZoneSiteFleet(DayFleet):
+    """Zones in two levels that plan hour by hour."""
 
-        return Site(UpperMember(self.rows.site(name), NAME, self._ledger(name), log), begin)
+    def __init__(self, directory: Path, setup: ZoneSetup, **keys: Any) -> None:
+        super().__init__(directory, setup, **PATIENCE | keys)
+        for site in setup.plan.sites:
+            self.comes(site)
+
+    def _member(self, zone: str) -> Served:
+        sites = self.setup.plan.sites
+        return site_of(self, self.setup, zone) if zone in sites else super()._member(zone)
+
+    def fleet_of(self, zone: str) -> str:
+        return fleet_of(NAME, self.setup.plan.site_of[zone])
+
+
+def site_of(fleet: Fleet, setup: Setup, name: str) -> Site:
+    """A site of a fleet."""
+    log, file = fleet.logs.setdefault(name, []).append, below_of(name)
+    source = setup.scenario.kind.source(setup.scenario.problem)
+
+    def begin(plan: RunPlan, among: list[str] | None) -> SiteCoordinator:
+        if file in fleet.ledgers:
+            fleet.ledgers[file].close()
+        ledger = fleet.ledgers[file] = Ledger(fleet.directory / f"{file}.ledger", COORDINATOR, durable=False)
+        waits = {"wait_s": WAIT_S, "silent_s": SILENT_S, "missed": lambda error: log(str(error))}
+        return SiteCoordinator(name, fleet_of(NAME, name), plan, source, ledger, among=among, **waits)
+
+    return Site(UpperMember(setup.site(name), NAME, fleet._ledger(name), log), begin)

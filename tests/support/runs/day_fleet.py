@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hushgrid.broker.simulation.memory import Served
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.kernels.types import Document, Vector
 from hushgrid.lab.benchmarks.continuous import NAME
@@ -93,14 +94,19 @@ class DayFleet(Fleet):
         with (self.directory / "intervals.csv").open(newline="") as file:
             return list(csv.DictReader(file))
 
-    def _member(self, zone: str) -> Member:
+    def _member(self, zone: str) -> Served:
         ledger, log = self._ledger(zone), self.logs.setdefault(zone, []).append
 
         def outcome(vectors: dict[str, Vector], facts: RunFacts) -> None:
             self.left[zone] = vectors, facts
 
         simulated = Simulated(self.seed)
-        return Member(NAME, self._zone(zone), ledger, None, simulated=simulated, log=log, outcome=outcome)
+        fleet = self.fleet_of(zone)
+        return Member(fleet, self._zone(zone), ledger, None, simulated=simulated, log=log, outcome=outcome)
+
+    def fleet_of(self, zone: str) -> str:
+        """The fleet that a zone is in: its site's, where it has one."""
+        return NAME
 
 
 def epsilon(fleet: Fleet, zone: str) -> float:

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.support.daemons.deployed_fleet import ZONES, Fleet
+from tests.support.daemons.deployed_fleet import ZONES, Fleet, intervals
 from tests.support.daemons.zone_sites import SITES, ZoneSites
 
 pytestmark = pytest.mark.mosquitto
@@ -48,6 +48,30 @@ def test_a_site_that_is_killed_in_the_rounds_goes_on_and_no_zone_pays_twice(tmp_
     for zone in ZONES:
         assert [kind for kind, _ in Fleet.spends_of(fleet.ledger(zone))] == ["laplace"]
     assert [daemon.end() for daemon in (again, other, *zones)] == [0] * 5
+
+
+def test_intervals_begin_where_the_last_has_ended_and_one_without_a_site_is_missed(tmp_path, mosquitto_program, stack):
+    fleet = ZoneSites(tmp_path, mosquitto_program, stack)
+    file = fleet.above.directory / "coordinator.yaml"
+    text = re.sub("^wait_s: .*$", "wait_s: 3", file.read_text(), flags=re.M)
+    file.write_text(text + "run: {every: 6s}\n")
+    sites = {name: fleet.site(name) for name in SITES}
+    zones = [fleet.zone(name) for name in ZONES]
+    top = fleet.above.coordinator()
+    top.wait_for(": answer", 2)
+    sites["s1"].kill()
+    top.wait_for(": missed")
+    sites["s1"] = fleet.site("s1")
+    top.wait_for(": answer", 3)
+    assert top.end() == 0
+    answers = [row for row in intervals(fleet.above) if row["outcome"] == "answer"]
+    assert [row["start"] for row in answers[:3]] == ["cold", "warm", "warm"]
+    first, *later = (int(row["rounds"]) for row in answers)
+    assert max(later) < first / 2
+    assert next(row["absent"] for row in intervals(fleet.above) if row["outcome"] == "missed") == "s1"
+    for zone in ZONES:
+        assert [kind for kind, _ in Fleet.spends_of(fleet.ledger(zone))] == ["laplace"]
+    assert [daemon.end() for daemon in (*sites.values(), *zones)] == [0] * 5
 
 
 def test_a_zone_that_falls_silent_ends_the_run_of_all_in_one_line_and_the_next_run_is_whole(

@@ -95,8 +95,6 @@ def declared(config: CoordinatorConfig, path: str) -> Declared:
             f"{path}: members: found {', '.join(config.members)}, expected {', '.join(members)}, the "
             f"{'sites' if plan.sites else 'nodes'} of {file}"
         )
-    if plan.sites and config.standby is not None:
-        raise InputError(f"{path}: standby: found it beside sites, expected none: a site goes on with no run again")
     if (periods := plan.kind.periods(plan.problem)) is not None:
         check_day(config, periods, path)
     if config.quorum is not None and plan.kind.sites(plan.problem):

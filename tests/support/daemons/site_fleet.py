@@ -59,7 +59,7 @@ class SiteFleet:
         """nodes: the devices of each site. trust: no broker is trusted, and on `everybody` anybody may say all."""
         self.certs, self.nodes, self.trust = directory / "certs", nodes, trust
         self.everybody: dict[str, str] = {}  #: by folder: the URL where a broker takes all from everybody
-        certificates(self.certs, "coordinator", WATCH, *nodes, *DEVICES)
+        certificates(self.certs, "coordinator", "standby", WATCH, *nodes, *DEVICES)
         self.above = self._fleet(directory / "above", program, stack)
         self.sites = {site: self._fleet(directory / site, program, stack) for site in nodes}
         (self.above.directory / "scenario.yaml").write_text(scenario)

@@ -16,7 +16,7 @@ class ZoneSites:
     def __init__(self, directory: Path, program: Path, stack, silent_s: float = 60.0) -> None:
         """silent_s: of a zone, for its site's coordinator."""
         self.certs = directory / "certs"
-        certificates(self.certs, "coordinator", *SITES, *ZONES)
+        certificates(self.certs, "coordinator", "standby", *SITES, *ZONES)
         self.above = self._fleet(directory / "above", program, stack)
         self.sites = {site: self._fleet(directory / site, program, stack) for site in SITES}
         dealt = "  sites: [[z1, z2], [z3]]\n"

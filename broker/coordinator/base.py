@@ -110,10 +110,8 @@ class Coordinator(Endpoint, Pattern):
     @property
     def due(self) -> float:
         """Nothing is due once the run is over; and little, while members are waited for."""
-        if self.phase == "over":
-            return inf
         if self.phase != "gathering":
-            return super().due
+            return inf if self.phase == "over" else super().due
         return min(self._due, self._gathers_until()) if self.waiting else self.announcement.next
 
     @property
@@ -334,9 +332,10 @@ class Coordinator(Endpoint, Pattern):
             return self._on_finished(member)
         error = failure(kind, line if line.startswith(f"{member}: ") else f"{member} refuses: {line}")
         self.membership.refuse(member, error)
-        if not self._can_spare or self.phase == "running":
-            return self._finish(error)
-        return self._all_answered()  # who else refuses is known then
+        if self.phase != "running" and self._can_spare:
+            return self._all_answered()  # who else refuses is known then
+        out = self.without([member]) if self.phase == "running" else None
+        return self._finish(error) if out is None else out
 
     def _all_answered(self) -> list[Publication]:
         """The rounds, once all have joined; or the end of this run, once the others have refused."""

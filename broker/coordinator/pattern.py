@@ -92,6 +92,10 @@ class Pattern(ABC):
     def overdue(self, waiting: list[str]) -> list[Publication]:
         """What to send about members that are silent: `waiting` still must send something."""
 
+    def without(self, members: list[str]) -> list[Publication] | None:
+        """What to send so that the rounds go on without these. None: they cannot."""
+        return None
+
     @property
     def asks_earlier(self) -> bool:
         """Whether each member must say itself that it has joined, and whether it begins where the plan says."""

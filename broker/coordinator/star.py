@@ -169,10 +169,14 @@ class StarCoordinator(Coordinator):
     def overdue(self, waiting: list[str]) -> list[Publication]:
         """A round goes on without members that are silent, if the machine knows how."""
         silent = self.silence.longer(waiting, self.silent_s)
-        step = cast(StarCentre, self.driver.machine).without(silent) if silent and self.driver else None
+        out = self.without(silent) if silent else None
+        return self.give_up(waiting) if out is None else out
+
+    def without(self, members: list[str]) -> list[Publication] | None:
+        step = cast(StarCentre, self.driver.machine).without(members) if self.driver else None
         if step is None or self.driver is None:
-            return self.give_up(waiting)
-        self.log(f"goes on without {', '.join(silent)}")
+            return None
+        self.log(f"goes on without {', '.join(members)}")
         return self._publish(self.driver.act(step))
 
 

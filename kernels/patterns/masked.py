@@ -417,20 +417,23 @@ class MaskedCentre(StarCentre):
             )
         return total
 
-    def without(self, silent: Sequence[str]) -> Step | None:
+    def without(self, away: Sequence[str]) -> Step | None:
         """Goes on without these members. None if it cannot: too few are left, or too few answers.
 
         A round that has begun is asked again, as a new attempt of the smaller set. Nobody sends again what was masked
-        for the larger one.
+        for the larger one. What those have answered who go away after that counts; the next round is without them.
         """
         s = self.state
-        remaining = [m for m in s.among if m not in silent]
+        remaining = [m for m in s.among if m not in away]
         fewest = 0 if s.phase == "tell" else self.terms.contributors
         if len(remaining) < fewest or (s.phase == "ask" and s.attempts >= self.terms.answers):
             return None
+        if not {*away} & {*self.missing()}:
+            s.absent = sorted({*s.absent, *away})
+            return NOTHING
         if self.terms.neighbours and s.phase in ("draw", "introduce", "ask"):
-            return self._drawn_anew(silent)
-        s.absent = sorted({*s.absent, *silent})
+            return self._drawn_anew(away)
+        s.absent = sorted({*s.absent, *away})
         s.among = remaining
         if s.phase == "ask":
             s.t, s.attempt, s.attempts, s.arrived = s.t + 1, s.attempt + 1, s.attempts + 1, {}
@@ -438,12 +441,12 @@ class MaskedCentre(StarCentre):
         s.arrived = {m: body for m, body in s.arrived.items() if m in remaining}
         return self.advanced() if len(s.arrived) == len(remaining) else self.tick()
 
-    def _drawn_anew(self, silent: Sequence[str]) -> Step | None:
+    def _drawn_anew(self, away: Sequence[str]) -> Step | None:
         """A set is drawn for as it is: without these all pick again, and those that are back, too."""
         s = self.state
         if s.draws >= self.terms.draws:
             return None
-        s.absent = sorted({*s.absent, *silent})
+        s.absent = sorted({*s.absent, *away})
         s.among = [m for m in s.met if m not in s.absent]
         s.attempt += s.phase == "ask"
         s.t, s.phase, s.draws, s.picks, s.arrived = s.t + 1, "draw", s.draws + 1, {}, {}

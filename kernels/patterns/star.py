@@ -388,6 +388,6 @@ class StarCentre(ABC):
         """Members whose answer to the round under way has not come."""
         return [m for m in self.awaited if m not in self.state.arrived]
 
-    def without(self, silent: list[str]) -> Step | None:
-        """What to do without members that are silent. None: the run cannot go on."""
+    def without(self, away: list[str]) -> Step | None:
+        """What to do without members that are silent, or refuse. None: the run cannot go on."""
         return None

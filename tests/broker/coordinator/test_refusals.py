@@ -7,7 +7,7 @@ import pytest
 from hushgrid.broker.coordinator.membership import PATIENCE
 from hushgrid.node import wire
 from hushgrid.node.problems.power_flow.device import Zone
-from hushgrid.node.schema.sections import Allow, AllowMasked
+from hushgrid.node.schema.sections import Allow, AllowMasked, Budget
 from hushgrid.node.wire import COORDINATOR, Envelope, Mark, Refuse
 from tests.support.runs.continuous_fleet import UNWILLING, RowFleet, WeakFleet, budget, record, zones
 from tests.support.runs.masked_runs import masked
@@ -234,6 +234,33 @@ def test_sensors_go_on_as_a_smaller_fleet_without_who_refuses(tmp_path):
     row = fleet.interval()
     assert (row["outcome"], row["absent"], row["refused"], row["held"]) == ("answer", ["n3"], ["n3"], {})
     assert record(fleet, row)["members"] == ["n0", "n1", "n2"]
+    fleet.close()
+
+
+@pytest.mark.parametrize("contributors", [3, 4])
+def test_sums_go_on_without_who_refuses_in_a_round_if_enough_are_left(tmp_path, contributors):
+    """The round is asked again, and paid again: two rounds, three answers. Else the interval is missed."""
+    privacy = {"epsilon": 1e9, "answers": 3, "masked": {"corrupt": 1, "contributors": contributors}}
+    raw = masked(tmp_path / "rows", privacy=privacy, algorithm={"rounds": 2})
+    fleet = RowFleet(tmp_path / "fleet", raw)
+    once = []
+
+    def tightened(made):
+        driver = made.centre.driver
+        if driver is not None and driver.machine.state.round == 1 and not once:
+            once.append(made.hub.endpoints["n3"])
+            terms = once[0].budget_check.terms
+            once[0].budget_check.tighten(Budget(epsilon=1e-6, delta=1e-5, adjacency=terms.adjacency))
+
+    row = fleet.interval(tightened)
+    assert row["refused"] == ["n3"]
+    answers = [fleet.ledgers[node].spends.answers() for node in fleet.rows.plan.nodes]
+    if contributors == 4:
+        assert (row["outcome"], row["cause"]) == ("missed", "refused")
+    else:
+        assert row["outcome"] == "answer"
+        assert fleet.centre.driver.machine.state.summed == ["n0", "n1", "n2"]
+        assert answers == [3, 3, 3, 1]
     fleet.close()
 
 

@@ -129,3 +129,20 @@ def test_no_interval_is_without_a_line(tmp_path):
     fleet.interval()
     lines = (tmp_path / "intervals.csv").read_text().splitlines()
     assert [line.split(",")[3] for line in lines] == ["outcome", "answer", "missed"]
+
+
+def test_a_site_that_gives_up_in_a_round_leads_to_the_smaller_set_too(tmp_path):
+    """With fewer than s devices a site cannot answer; the others answer the round again."""
+    fleet = sites_of_three(tmp_path, m=2, quorum=2)
+
+    def gives_up(made):
+        if "n0" in made.hub.endpoints and made.centre.driver and made.centre.driver.machine.state.round == 1:
+            made.goes("n0")
+
+    row = fleet.interval(gives_up)
+    assert (row["outcome"], row["rounds"], row["refused"]) == ("answer", 2, ["s1"])
+    assert fleet.centre.driver.machine.state.summed == sorted((*SECOND, *THIRD))
+    assert {fleet.paid()[node] for node in (*SECOND, *THIRD)} == {3}
+    fleet.comes("n0")
+    assert fleet.interval()["outcome"] == "answer"
+    assert fleet.centre.driver.machine.state.summed == ALL

@@ -424,13 +424,15 @@ class MaskedCentre(StarCentre):
         for the larger one. What those have answered who go away after that counts; the next round is without them.
         """
         s = self.state
-        remaining = [m for m in s.among if m not in away]
+        remaining = [m for m in s.among if m not in away and m not in s.absent]
         fewest = 0 if s.phase == "tell" else self.terms.contributors
-        if len(remaining) < fewest or (s.phase == "ask" and s.attempts >= self.terms.answers):
+        if len(remaining) < fewest:
             return None
         if not {*away} & {*self.missing()}:
             s.absent = sorted({*s.absent, *away})
             return NOTHING
+        if s.phase == "ask" and s.attempts >= self.terms.answers:
+            return None
         if self.terms.neighbours and s.phase in ("draw", "introduce", "ask"):
             return self._drawn_anew(away)
         s.absent = sorted({*s.absent, *away})

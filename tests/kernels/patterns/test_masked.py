@@ -102,6 +102,19 @@ def test_a_device_that_comes_back_is_asked_in_the_next_round():
     assert fleet.sums[-1] == (fleet.expected(fleet.names), tuple(fleet.names))
 
 
+def test_who_goes_away_after_its_answer_counts_in_that_round_and_is_not_asked_in_the_next():
+    fleet = MaskedFleet(contributors=3)
+    fleet.until(lambda: fleet.centre.state.phase == "ask" and len(fleet.centre.state.arrived) == 1, lossy=False)
+    (gone,) = fleet.centre.state.arrived
+    fleet.without(gone)
+    others = tuple(name for name in ALL if name != gone)
+    assert fleet.centre.without([others[0]]) is None  # two would be left
+    fleet.dead.add(gone)
+    fleet.run(lossy=False)
+    assert [among for _, among in fleet.sums] == [ALL, others, others]
+    assert len(fleet.gates[gone].asked) == 1
+
+
 def test_with_too_few_left_or_answers_used_up_the_run_stops():
     fleet = MaskedFleet(contributors=4)
     fleet.until(lambda: fleet.centre.state.phase == "ask", lossy=False)

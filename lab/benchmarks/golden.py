@@ -1,8 +1,10 @@
 """The golden record: digests of what seeded runs leave, to compare two states of the program on one machine.
 
-    python lab/benchmarks/golden.py write FILE             every scenario, and every algorithm x variant x mechanism,
-    seeded python lab/benchmarks/golden.py compare FILE FILE      what differs, a line each; exit code 1 if anything
-    does
+    python lab/benchmarks/golden.py write FILE
+    python lab/benchmarks/golden.py compare FILE FILE
+
+`write`: of every scenario, and of every algorithm x variant x mechanism, seeded. `compare`: what differs, a line each;
+exit code 1 if anything does.
 
 A digest is of the arrays and their dtypes, not of files: archives hold times. `history` is of the columns that the
 record's format promises to keep. `wire` is of every message of a short run, its plan among them, without the ids of

@@ -85,7 +85,7 @@ class Day(Fleet):
             "state": str(place / "state"),
             "mark": str(place / "mark"),
             "data": {"case": "case14", "zone": list(setup.plan.problem.zones[z])},
-            "source": {"file": str(place / "loads.csv"), "max_age": "1h", "within": 0.05},
+            "source": {"file": str(place / "loads.csv"), "max_age": "1h", "within": 0.2},
             "fresh": self.fresh,
             "budget": window,
             "retention": "12h",

@@ -20,6 +20,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -170,6 +171,10 @@ class FleetDirectory:
         """The newest one of a name. Raises InputError if it has none."""
         self.identity(name)
         return read_certificate(self.path / f"{name}.crt")
+
+    def pinned(self, name: str) -> str:
+        """What the files of others say of its newest certificate (`peers`): SHA-256, in hexadecimal."""
+        return sha256(self.certificate(name).public_bytes(Encoding.DER)).hexdigest()
 
     def authority(self, ca_key: Path | None = None) -> Authority:
         """By the key in `ca_key` [ca.key of this directory]. Raises InputError if it is not there."""
@@ -328,14 +333,14 @@ class FleetDirectory:
         """coordinator.yaml of a site: a member of the fleet `above`, which believes the other sites by their
         certificates of now. `certs`: as `write_coordinator`.
         """
-        from hushgrid.node.masks.identity import fingerprint as pinned
-
         folder, site = Path("certs") if certs is None else certs.resolve(), self.site
         here = self.path if certs is None else folder
         shutil.copyfile(above.path / "ca.crt", here / ABOVE)
         if above.trust:
             shutil.copyfile(above.path / CRL, here / f"above-{CRL}")
-        peers = [pinned(above.certificate(name).public_bytes(Encoding.DER)) for name in above.members()]
+        peers = [above.pinned(name) for name in above.members()]
+        scenario = self.scenario()
+        case, ignore = scenario.kind.source(scenario.problem), ", ".join(getattr(scenario.problem, "ignore", ()))
         lines = [
             f"# The coordinator of {site}. {site}.crt and {ABOVE} are of the fleet {above.fleet}.",
             f"fleet: {self.fleet}",
@@ -348,13 +353,10 @@ class FleetDirectory:
             f"  fleet: {above.fleet}",
             f"  broker: {_written(above.broker)}",
             f"  tls: {{ca: {folder}/{ABOVE}, cert: {folder}/{site}.crt, key: {folder}/{site}.key}}",
-            f"  peers: [{', '.join(peers)}]",
+            f"  case: {case}" if case else f"  peers: [{', '.join(peers)}]",
+            *([f"  ignore: [{ignore}]"] if ignore else []),
             *([f"  trust: {{ca: {folder}/{ABOVE}, crl: {folder}/above-{CRL}}}"] if above.trust else []),
         ]
-        scenario = self.scenario()
-        if case := scenario.kind.source(scenario.problem):
-            ignore = ", ".join(scenario.problem.ignore)
-            lines += [f"  case: {case}", *([f"  ignore: [{ignore}]"] if ignore else [])]
         write_file(self.path / f"{COORDINATOR}.yaml", "".join(f"{line}\n" for line in lines).encode())
 
     def take(self, scenario: str) -> None:

@@ -24,6 +24,7 @@ from hushgrid.node.config.trust import credentials_of
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems import masking
+from hushgrid.node.problems.kind import Device
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.event_loop import link_for
@@ -55,6 +56,13 @@ def main(config: SiteConfig, signals: Signals) -> int:
     return 0
 
 
+def member_above(up: Above) -> Device:
+    """What it has where a device has its data. Raises InputError if the public case, or its certificate, is not
+    there.
+    """
+    return masked_site(up) if up.case is None else ZoneSite(up.site, up.case, up.ignore)
+
+
 def masked_site(up: Above) -> SiteDevice:
     """A site whose devices mask: it masks against the other sites, by the certificate of its file."""
     make, believed = masking.masks_by(up.site, up.tls, up.believed), up.believed
@@ -81,9 +89,8 @@ class Service:
     def __init__(self, config: SiteConfig, say: Log, above: Ledger, below: Ledger) -> None:
         self.config, self.say, self.below, self.unit = config, say, below, Unit()
         up = config.above
-        device = masked_site(up) if up.case is None else ZoneSite(up.site, up.case, up.ignore)
         self.reports_below, self.views = Reporter(config), Views(say)
-        self.site = Site(UpperMember(device, up.fleet, above, say), self._begin)
+        self.site = Site(UpperMember(member_above(up), up.fleet, above, say), self._begin)
         link = link_for(self.site.upper, up.broker, up.tls, keepalive=up.keepalive)
         member = self.site.upper
         trust_above = credentials_of(up.site, up.trust, up.tls, "above")

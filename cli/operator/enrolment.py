@@ -197,7 +197,8 @@ def _sign(options: argparse.Namespace) -> None:
     beside = _beside(directory, options.name)
     print(
         f"key fingerprint {request.fingerprint}: is it the one that the box has shown?\n"
-        f"{path}/{options.name}.crt: {options.name}, until {ends:%Y-%m-%d}; to the box with {beside}"
+        f"{path}/{options.name}.crt: {options.name}, until {ends:%Y-%m-%d}; to the box with {beside}\n"
+        f"files that name it by `peers` say {directory.pinned(options.name)}"
     )
     if options.what == "renew" and options.now:
         tell_list(directory)

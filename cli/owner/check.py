@@ -17,7 +17,6 @@ from hushgrid.node.config.device import load_device
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.config.site import ready_words
 from hushgrid.node.config.trust import credentials_of, trust_words
-from hushgrid.node.problems.masking import masks_by
 from hushgrid.node.problems.plan import RunPlan, step_ratio, warnings
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.schema.yaml_file import read_yaml
@@ -151,11 +150,13 @@ def _coordinator(path: Path) -> str:
 
 
 def _site(path: Path) -> str:
+    from hushgrid.broker.sites.daemon import member_above
+
     config = load_site(path)
     above = config.above
     for broker, tls in ((config.broker, config.tls), (above.broker, above.tls)):
         tls_context(parse_url(broker), tls)
-    masks_by(above.site, above.tls, above.believed)
+    member_above(above)
     credentials_of(COORDINATOR, config.trust, config.tls, str(path), ())
     credentials_of(above.site, above.trust, above.tls, f"{path}: above")
     first = (

@@ -125,6 +125,14 @@ def test_the_commands_make_a_fleet(tmp_path, capsys):
     assert "found an existing path" in fails(capsys, *init)
 
 
+def test_a_certificate_is_told_as_the_files_of_others_name_it(fleet, tmp_path, capsys):
+    for what in ("enrol", "renew"):
+        request("z1", tmp_path / what)
+        assert main(["fleet", what, str(fleet.path), "z1", "--request", str(tmp_path / what / "z1.csr")]) == 0
+        der = FleetDirectory(fleet.path).certificate("z1").public_bytes(Encoding.DER)
+        assert f"`peers` say {identity.fingerprint(der)}" in capsys.readouterr().out
+
+
 def test_what_is_wrong_is_one_line(fleet, tmp_path, capsys):
     here = fleet.path
     request("z1", tmp_path / "box")
@@ -266,8 +274,14 @@ def test_bridges_are_mosquittos(tmp_path, bridged, capsys):
 # --- sites ---
 
 
-def test_the_generated_file_of_a_site_is_one_that_its_coordinator_takes(tmp_path, capsys):
-    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+ZONES_IN_SITES = (
+    (DEPLOY / "scenario.yaml").read_text().replace("problem:\n", "problem:\n  sites: [[z1, z2], [z3]]\n", 1)
+)
+
+
+@pytest.mark.parametrize("scenario", [SCENARIO, ZONES_IN_SITES], ids=["masked", "zones"])
+def test_the_generated_file_of_a_site_is_one_that_its_coordinator_takes(tmp_path, capsys, scenario):
+    (tmp_path / "scenario.yaml").write_text(scenario)
     common, here = ["--scenario", str(tmp_path / "scenario.yaml"), "--trust"], tmp_path / "certs"
     assert main(["fleet", "init", str(tmp_path / "top"), "--fleet", "taps", "--broker", URL, *common]) == 0
     above = FleetDirectory(tmp_path / "top")
@@ -281,6 +295,8 @@ def test_the_generated_file_of_a_site_is_one_that_its_coordinator_takes(tmp_path
     said = capsys.readouterr().out
     assert f"towards the fleet taps, trust: only messages count that are sealed in this session by whom {here}" in said
     assert "above-crl.pem revokes" in said
+    of = load_site(tmp_path / "low/coordinator.yaml").above
+    assert (of.case, of.peers is None) == (("case14", True) if scenario is ZONES_IN_SITES else (None, False))
 
 
 def test_the_fleet_of_sites_and_a_fleet_a_site_are_made_from_one_scenario(tmp_path, capsys):

@@ -57,6 +57,7 @@ from hushgrid.node.transport.connect import parse_urls, split
 from hushgrid.node.wire import COORDINATOR
 
 CLUSTER_SILENT_S = 60  #: of a coordinator whose broker is a cluster: an election takes up to 17 s
+SITES_SILENT_S = 100  #: of one whose members are sites: each waits a minute for its devices, and asks them again
 CRL = "crl.pem"  #: the authority's list of revoked certificates
 ABOVE = "above-ca.crt"  #: the authority of the fleet above a site
 ROLES: dict[str, Role] = {COORDINATOR: "coordinator", STANDBY: "standby", WATCH: "watch", BROKER: "broker"}
@@ -322,12 +323,17 @@ class FleetDirectory:
             if self.trust:
                 text = re.sub("^# trust: .*$", f"trust: {{ca: certs/ca.crt, crl: certs/{CRL}}}", text, flags=re.M)
             text = re.sub(r"\bcerts/", f"{folder}/", text)
-            if len(split(self.broker)) > 1:  # while its servers elect nobody is heard, who is silent by no fault
-                text = re.sub("^silent_s: .*$", f"silent_s: {CLUSTER_SILENT_S}", text, flags=re.M)
+            if patience := self._patience_s:
+                text = re.sub("^silent_s: .*$", f"silent_s: {patience}", text, flags=re.M)
             if name == WATCH and self.kind == "rabbitmq":  # which is asked for each by name
                 text += "members: []\n"
             text = re.sub("^members: .*$", f"members: [{', '.join(self.members())}]", text, flags=re.M)
             write_file(self.path / f"{name}.yaml", text.encode())
+
+    @property
+    def _patience_s(self) -> int:
+        """How long members may be silent by no fault, s: while a cluster elects nobody is heard. 0: no longer."""
+        return max(SITES_SILENT_S * self.of_sites, CLUSTER_SILENT_S * (len(split(self.broker)) > 1))
 
     def write_site(self, above: FleetDirectory, certs: Path | None = None) -> None:
         """coordinator.yaml of a site: a member of the fleet `above`, which believes the other sites by their

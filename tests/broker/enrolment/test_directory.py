@@ -319,6 +319,8 @@ def test_the_fleet_of_sites_and_a_fleet_a_site_are_made_from_one_scenario(tmp_pa
     fleet = FleetDirectory(Path(low))
     assert fleet.members() == fleet.access().devices == ["n0", "n1", "n2"]
     config = load_site(fleet.path / "coordinator.yaml")
+    patient = load_coordinator(above.path / "coordinator.yaml").silent_s
+    assert patient > config.wait_s + 2 * config.silent_s  # else a site that waits for a device is taken for silent
     assert (config.fleet, config.above.fleet, config.above.site, config.above.broker) == ("taps-s1", "taps", "s1", URL)
     pins = [identity.fingerprint(above.certificate(s).public_bytes(Encoding.DER)) for s in ("s1", "s2")]
     assert list(config.above.peers) == pins

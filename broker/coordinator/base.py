@@ -148,8 +148,9 @@ class Coordinator(Endpoint, Pattern):
             return self._drop("a farewell before the end")
         step = not isinstance(body, (Join, Refuse, Finished))
         if step:
-            if self.driver is None or self.phase != "running":  # after them: it was on its way when they ended
-                return [] if self.ending else self._drop("before the rounds")
+            refused = src in self.membership.refusals  # or after them: it was on its way when they ended
+            if self.driver is None or self.phase != "running" or refused:
+                return [] if self.ending or refused else self._drop("before the rounds")
             try:
                 out = self.driver.receive(src, envelope, len(payload))
             except Malformed as error:

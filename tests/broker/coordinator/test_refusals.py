@@ -264,6 +264,29 @@ def test_sums_go_on_without_who_refuses_in_a_round_if_enough_are_left(tmp_path, 
     fleet.close()
 
 
+def test_an_old_answer_does_not_bring_back_who_has_refused(tmp_path):
+    """The broker delivers it once more; its device would refuse again, and the others would pay for each time."""
+    privacy = {"epsilon": 1e9, "answers": 9, "masked": {"corrupt": 1, "contributors": 3}}
+    raw = masked(tmp_path / "rows", privacy=privacy, algorithm={"rounds": 4})
+    fleet = RowFleet(tmp_path / "fleet", raw)
+    said, again = [], []
+
+    def disturbed(made):
+        centre, n3 = made.centre, made.hub.endpoints["n3"]
+        if not said and centre.driver is not None and centre.driver.machine.state.round == 1:
+            said.extend(payload for p in n3._again() if (payload := p.payload) and "edge" in p.topic)
+            terms = n3.budget_check.terms
+            n3.budget_check.tighten(Budget(epsilon=1e-6, delta=1e-5, adjacency=terms.adjacency))
+        elif said and "n3" in centre.membership.refusals and centre.phase == "running":
+            again.append(said[0])
+            made.hub.publish(centre.on_message(centre.topics.edge("n3", COORDINATOR), said[0]))
+
+    assert fleet.interval(disturbed)["outcome"] == "answer"
+    assert again
+    assert [fleet.ledgers[node].spends.answers() for node in fleet.rows.plan.nodes] == [5, 5, 5, 1]
+    fleet.close()
+
+
 def test_who_refuses_a_run_without_another_one_is_asked_again_when_the_other_is_back(tmp_path):
     """Owners who believe in three honest shares refuse a sum of three of four. They were not asked any more then, and
     no interval was answered again, although all were there and willing.

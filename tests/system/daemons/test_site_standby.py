@@ -21,53 +21,44 @@ MODEL = (
 )
 
 
-def both(fleet):
-    """The two files of the coordinator above."""
-    first, second = (fleet.directory / f"{name}.yaml" for name in ("coordinator", "second"))
+def taken_over(fleet, sites, devices, waits):
+    """All processes, once the standby has gone on with the run in whose rounds the coordinator above has died.
+
+    The last device does not run meanwhile. waits: what each device says once the run is done.
+    """
+    first, second = (fleet.above.directory / f"{name}.yaml" for name in ("coordinator", "second"))
     first.write_text(first.read_text() + "standby: 2s\n")
     second.write_text(re.sub("^(state: .*)coordinator$", r"\1second", first.read_text(), flags=re.M))
+    started = [*(fleet.site(name) for name in sites), *devices()]
+    top = fleet.above.coordinator()
+    standby = fleet.above.start("coordinator", "second.yaml", "", "--standby")
+    standby.wait_for("the coordinator is there")
+    top.wait_for(": round ")
+    with stopped(started[-1]):
+        top.kill()
+        standby.wait_for("goes on with run")
+    standby.wait_for("the next run:")
+    for daemon in started[len(sites) :]:
+        daemon.wait_for(waits)
+    return standby, *started
 
 
 def test_zones_in_sites_go_on_with_the_standby(tmp_path, mosquitto_program, stack):
     fleet = ZoneSites(tmp_path, mosquitto_program, stack)
-    both(fleet.above)
-    sites = [fleet.site(name) for name in SITES]
-    zones = [fleet.zone(name) for name in ZONES]
-    top = fleet.above.coordinator()
-    standby = fleet.above.start("coordinator", "second.yaml", "", "--standby")
-    standby.wait_for("the coordinator is there")
-    top.wait_for(": round ")
-    with stopped(zones[2]):
-        top.kill()
-        standby.wait_for("goes on with run")
-    standby.wait_for("the next run:")
-    for daemon in zones:
-        daemon.wait_for(" done: tolerance")
+    daemons = taken_over(fleet, SITES, lambda: [fleet.zone(name) for name in ZONES], " done: tolerance")
     for zone in ZONES:
         assert [kind for kind, _ in Fleet.spends_of(fleet.ledger(zone))] == ["laplace"]
-    assert [daemon.end() for daemon in (standby, *sites, *zones)] == [0] * 6
+    assert [daemon.end() for daemon in daemons] == [0] * 6
 
 
 def test_masked_sums_of_sites_go_on_with_the_standby(tmp_path, mosquitto_program, stack):
     fleet = SiteFleet(tmp_path, mosquitto_program, stack, MODEL)
-    both(fleet.above)
     for site, names in MASKED.items():
         for name in names:
             fleet.sites[site].edit(f"nodes/{name}.yaml", "[sum]\n  problems: [{kind: mean}]", "[fedavg]")
-    sites = [fleet.site(name) for name in MASKED]
-    devices = [fleet.device(name) for name in DEVICES]
-    top = fleet.above.coordinator()
-    standby = fleet.above.start("coordinator", "second.yaml", "", "--standby")
-    standby.wait_for("the coordinator is there")
-    top.wait_for(": round ")
-    with stopped(devices[5]):
-        top.kill()
-        standby.wait_for("goes on with run")
-    standby.wait_for("the next run:")
-    for daemon in devices:
-        daemon.wait_for(" done: rounds")
+    daemons = taken_over(fleet, MASKED, lambda: [fleet.device(name) for name in DEVICES], " done: rounds")
     assert {name: answers(fleet, name) for name in DEVICES} == dict.fromkeys(DEVICES, TWICE)
-    assert [daemon.end() for daemon in (standby, *sites, *devices)] == [0] * 9
+    assert [daemon.end() for daemon in daemons] == [0] * 9
 
 
 def answers(fleet, name):
